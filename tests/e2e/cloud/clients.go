@@ -1,0 +1,97 @@
+package cloud
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mulgadc/spinifex/internal/process"
+)
+
+// clientTimeout bounds one run of a client.
+const clientTimeout = 60 * time.Second
+
+// Result is what a program printed and how it ended.
+type Result struct {
+	Stdout, Stderr string
+	Status         int
+}
+
+// AWS runs the AWS CLI against the node with the settings that the node printed.
+func (n *Node) AWS(args ...string) Result {
+	n.t.Helper()
+	return n.AWSWith(nil, args...)
+}
+
+// AWSWith is AWS with variables that replace the node's settings.
+func (n *Node) AWSWith(env []string, args ...string) Result {
+	n.t.Helper()
+	all := append(append(n.Settings(), "AWS_PAGER=", "AWS_MAX_ATTEMPTS=2"), env...)
+	// Debian's awscli 2.9 does not know AWS_ENDPOINT_URL.
+	return run(n.t, all, awsCLI(n.t), append([]string{"--endpoint-url", n.Endpoint()}, args...)...)
+}
+
+// awsCLI prefers the package that scripts/apt-install installs.
+func awsCLI(t *testing.T) string {
+	t.Helper()
+	const packaged = "/usr/bin/aws"
+	if _, err := os.Stat(packaged); err == nil {
+		return packaged
+	}
+	path, err := exec.LookPath("aws")
+	require.NoError(t, err, "run scripts/apt-install test")
+	return path
+}
+
+// Decode runs the CLI, which must succeed, and decodes its JSON into out, unless out is nil.
+func (n *Node) Decode(out any, args ...string) {
+	n.t.Helper()
+	r := n.AWS(args...)
+	require.Equal(n.t, 0, r.Status, "aws %s: %s", strings.Join(args, " "), r.Stderr)
+	if out != nil {
+		require.NoError(n.t, json.Unmarshal([]byte(r.Stdout), out), "%s", r.Stdout)
+	}
+}
+
+// Dig asks the node's DNS server and returns the lines of dig's +short answer.
+func (n *Node) Dig(args ...string) []string {
+	n.t.Helper()
+	r := n.DigFull(append([]string{"+short"}, args...)...)
+	return strings.FieldsFunc(r.Stdout, func(c rune) bool { return c == '\n' })
+}
+
+// DigFull asks the node's DNS server and returns all that dig prints.
+func (n *Node) DigFull(args ...string) Result {
+	n.t.Helper()
+	host, port, _ := strings.Cut(n.DNS, ":")
+	return run(n.t, nil, "dig", append([]string{"@" + host, "-p", port, "+time=3", "+tries=2"}, args...)...)
+}
+
+// Spinifex runs the binary itself with the node's configuration.
+func (n *Node) Spinifex(args ...string) Result {
+	n.t.Helper()
+	return run(n.t, nil, n.opts.Binary, append(args, "--config", n.config)...)
+}
+
+func run(t *testing.T, env []string, path string, args ...string) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(process.CleanEnv(), env...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	r := Result{Stdout: stdout.String(), Stderr: stderr.String(), Status: cmd.ProcessState.ExitCode()}
+	if err != nil && r.Status <= 0 {
+		require.NoError(t, err, "%s %s\n%s%s", path, strings.Join(args, " "), r.Stdout, r.Stderr)
+	}
+	return r
+}

@@ -8,7 +8,7 @@ SHELL       := bash
 
 GO         ?= go
 ARGS       ?=
-BENCHARGS  ?=
+OUT        ?=
 # The .tools directory holds what this Makefile builds or installs for itself; it is not committed.
 STATICCHECK := .tools/staticcheck
 export PATH := $(CURDIR)/.tools/aws/bin:$(PATH)
@@ -43,10 +43,11 @@ e2e: go-present ## Only the tests that start real processes and real clients
 	@scripts/apt-install test
 	$(GO) test -count=1 -timeout 9m ./tests/...
 
-bench: go-present ## Measure locks against a raw CAS, DNS against nsd (BENCHARGS="-out FILE" keeps a result)
+bench: go-present ## Measure locks against a raw CAS, DNS against nsd (OUT=bench/results keeps the pages)
+	@scripts/apt-install test
 	@scripts/apt-install bench
-	$(GO) run ./bench/kvsync $(BENCHARGS)
-	$(GO) run ./bench/dns $(BENCHARGS)
+	$(GO) run ./bench/kvsync -out "$(if $(OUT),$(abspath $(OUT)))"
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./bench/dns -args -out "$(if $(OUT),$(abspath $(OUT)))"
 
 generate: go-present ## Write the generated code anew
 	$(GO) generate ./...

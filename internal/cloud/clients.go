@@ -39,7 +39,7 @@ func (n *Node) AWSWith(env []string, args ...string) Result {
 }
 
 // awsCLI prefers the package that scripts/apt-install installs.
-func awsCLI(t *testing.T) string {
+func awsCLI(t testing.TB) string {
 	t.Helper()
 	const packaged = "/usr/bin/aws"
 	if _, err := os.Stat(packaged); err == nil {
@@ -80,7 +80,7 @@ func (n *Node) Spinifex(args ...string) Result {
 	return run(n.t, nil, n.opts.Binary, append(args, "--config", n.config)...)
 }
 
-func run(t *testing.T, env []string, path string, args ...string) Result {
+func run(t testing.TB, env []string, path string, args ...string) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()

@@ -44,7 +44,7 @@ type Options struct {
 // Node is one node of a cloud. Its data and its ports stay the same over restarts.
 type Node struct {
 	opts Options
-	t    *testing.T
+	t    testing.TB
 
 	// Dir is the data directory.
 	Dir string
@@ -57,7 +57,7 @@ type Node struct {
 }
 
 // Start makes a node and waits until it is ready.
-func Start(t *testing.T, opts Options) *Node {
+func Start(t testing.TB, opts Options) *Node {
 	t.Helper()
 	n := New(t, opts)
 	n.Start()
@@ -66,7 +66,7 @@ func Start(t *testing.T, opts Options) *Node {
 }
 
 // New makes a node that is not started yet.
-func New(t *testing.T, opts Options) *Node {
+func New(t testing.TB, opts Options) *Node {
 	t.Helper()
 	if opts.Name == "" {
 		opts.Name = "n1"
@@ -106,7 +106,7 @@ func (n *Node) defaultConfig(natsAddr string) string {
 }
 
 // freePorts returns n loopback addresses whose ports are free for TCP and UDP at this moment.
-func freePorts(t *testing.T, n int) []string {
+func freePorts(t testing.TB, n int) []string {
 	t.Helper()
 	var addrs []string
 	for len(addrs) < n {

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go/aws"
+	"github.com/aws/aws-sdk-go/aws/credentials"
+	"github.com/aws/aws-sdk-go/aws/session"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mulgadc/spinifex/internal/process"
@@ -58,6 +61,18 @@ func (n *Node) Decode(out any, args ...string) {
 	if out != nil {
 		require.NoError(n.t, json.Unmarshal([]byte(r.Stdout), out), "%s", r.Stdout)
 	}
+}
+
+// Session configures the AWS SDK with the settings that the node printed.
+func (n *Node) Session() *session.Session {
+	n.t.Helper()
+	config := &aws.Config{Region: aws.String("us-east-1"), Endpoint: aws.String(n.Endpoint()), MaxRetries: aws.Int(0)}
+	file, _ := n.setting("AWS_SHARED_CREDENTIALS_FILE")
+	profile, _ := n.setting("AWS_PROFILE")
+	config.Credentials = credentials.NewSharedCredentials(file, profile)
+	s, err := session.NewSessionWithOptions(session.Options{Config: *config, SharedConfigState: session.SharedConfigDisable})
+	require.NoError(n.t, err)
+	return s
 }
 
 // Dig asks the node's DNS server and returns the lines of dig's +short answer.

@@ -105,6 +105,12 @@ func (n *Node) defaultConfig(natsAddr string) string {
 	return b.String()
 }
 
+// FreeAddr returns a loopback address whose port is free for TCP and UDP at this moment.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	return freePorts(t, 1)[0]
+}
+
 // freePorts returns n loopback addresses whose ports are free for TCP and UDP at this moment.
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()

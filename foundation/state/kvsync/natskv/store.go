@@ -121,7 +121,7 @@ func (s *Store) Last(ctx context.Context, key string) (Entry, error) {
 		}
 		return Entry{}, err
 	}
-	e := Entry{Key: key, Value: msg.Data, Rev: msg.Sequence, Created: msg.Time, Deleted: isMarker(msg.Header)}
+	e := Entry{Key: key, Value: msg.Data, Rev: msg.Sequence, Created: msg.Time, Deleted: IsMarker(msg.Header)}
 	if wasKnown && e.Rev < before.rev {
 		return Entry{}, s.staleRead(ctx, key, before.rev, e.Rev)
 	}
@@ -193,9 +193,9 @@ func (s *Store) ready(ctx context.Context, op, key string) error {
 	return nil
 }
 
-// isMarker reports whether a message says that its key is deleted: by a client, or by the server
+// IsMarker reports whether a message says that its key is deleted: by a client, or by the server
 // when it dropped the last message for its age or a purge.
-func isMarker(h nats.Header) bool {
+func IsMarker(h nats.Header) bool {
 	switch h.Get(operationHeader) {
 	case operationDelete, operationPurge:
 		return true

@@ -191,7 +191,7 @@ func (w *watch) next(ctx context.Context) (*received, error) {
 	w.consumer++
 	e := Entry{
 		Key: msg.Subject[len(w.s.subjects):], Value: msg.Data, Rev: meta.Sequence.Stream,
-		Created: meta.Timestamp, Deleted: isMarker(msg.Header),
+		Created: meta.Timestamp, Deleted: IsMarker(msg.Header),
 	}
 	w.s.seen.saw(e.Rev)
 	w.s.revs.see(e.Key, known{rev: e.Rev, deleted: e.Deleted})

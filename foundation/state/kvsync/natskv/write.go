@@ -49,9 +49,7 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, value []byte, re
 	if rev != 0 {
 		return s.Send(ctx, "swap", Message{Key: key, Value: value, Expect: &rev})
 	}
-	return s.Create(ctx, key, func(expect uint64) (uint64, error) {
-		return s.Send(ctx, "create", Message{Key: key, Value: value, Expect: &expect})
-	})
+	return s.create(ctx, key, value)
 }
 
 // CompareAndDelete implements kvsync.KVStore.
@@ -74,41 +72,39 @@ func (s *Store) Delete(ctx context.Context, key string) (uint64, error) {
 	return s.Send(ctx, "delete", Message{Key: key, Delete: true})
 }
 
-// Create calls send with the sequence that an absent or deleted key has: from memory when it is
-// known, else as the leader has it. A memory that turns out old costs one more try. When the key
-// exists it is kvsync.ErrRevisionMismatch, and nothing was sent.
-func (s *Store) Create(ctx context.Context, key string, send func(expect uint64) (uint64, error)) (uint64, error) {
-	if k, ok := s.revs.get(key); ok && k.deleted {
-		rev, err := send(k.rev)
-		// Only a plain refusal says that the memory may be old; one in flight says nothing yet.
-		if !errors.Is(err, kvsync.ErrRevisionMismatch) || errors.Is(err, ErrInFlight) {
-			return rev, err
-		}
-		if err := s.checkAbsent(ctx, key, k.rev); err != nil {
+// create writes a key that is absent or deleted. A memory that turns out old costs one more try.
+func (s *Store) create(ctx context.Context, key string, value []byte) (uint64, error) {
+	for again := false; ; again = true {
+		expect, err := s.Absent(ctx, key, again)
+		if err != nil {
 			return 0, err
 		}
-	} else if err := s.checkAbsent(ctx, key, 0); err != nil {
-		return 0, err
+		rev, err := s.Send(ctx, "create", Message{Key: key, Value: value, Expect: &expect})
+		// Only a plain refusal says that the memory may be old; one in flight says nothing yet.
+		if again || !errors.Is(err, kvsync.ErrRevisionMismatch) || errors.Is(err, ErrInFlight) {
+			return rev, err
+		}
 	}
-	k, _ := s.revs.get(key)
-	return send(k.rev)
 }
 
-// checkAbsent looks at a key and leaves the revision of its marker in memory. A key that exists, or
-// whose marker is still the one that was refused, is kvsync.ErrRevisionMismatch.
-func (s *Store) checkAbsent(ctx context.Context, key string, refused uint64) error {
+// Absent returns the sequence that a write of an absent or deleted key has to expect: that of its
+// delete marker, 0 for a key never written. It is known or else asked of the leader, always when
+// fresh. A key that exists is kvsync.ErrRevisionMismatch.
+func (s *Store) Absent(ctx context.Context, key string, fresh bool) (uint64, error) {
+	if k, ok := s.revs.get(key); ok && k.deleted && !fresh {
+		return k.rev, nil
+	}
 	e, err := s.Last(ctx, key)
-	if errors.Is(err, kvsync.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !e.Deleted || e.Rev == refused {
-		return &Error{Op: "create", Bucket: s.bucket, Key: key, Kind: kvsync.ErrRevisionMismatch,
+	switch {
+	case errors.Is(err, kvsync.ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case !e.Deleted:
+		return 0, &Error{Op: "create", Bucket: s.bucket, Key: key, Kind: kvsync.ErrRevisionMismatch,
 			Err: fmt.Errorf("revision is %d", e.Rev)}
 	}
-	return nil
+	return e.Rev, nil
 }
 
 // Send sends one write and returns its sequence. It is sent at most once.

@@ -15,6 +15,8 @@ type verdict struct {
 	rev    uint64 // of the CAS
 	reason string // of the take-over: adopted, confirmed, expired
 	holder Token  // who has it, when not take
+	// session decides: take the key at rev if that session has lapsed.
+	session string
 }
 
 // contender is what a judgement rests on.
@@ -46,13 +48,16 @@ func judge(c contender, obs observation, saw reading, now time.Time) (verdict, o
 		}
 	}
 	if obs.since.IsZero() || saw.rev != obs.rev || saw.rec.Nonce != obs.nonce {
-		obs = observation{rev: saw.rev, nonce: saw.rec.Nonce, ttl: saw.rec.ttl(), tok: tok, since: now}
+		obs = observation{rev: saw.rev, nonce: saw.rec.Nonce, ttl: saw.rec.ttl(), tok: tok, session: saw.rec.Session, since: now}
 	}
 	return waited(c, obs, now), obs
 }
 
 // waited takes over what has been seen unchanged for the longer of both times to live.
 func waited(c contender, obs observation, now time.Time) verdict {
+	if obs.session != "" && !obs.since.IsZero() {
+		return verdict{session: obs.session, rev: obs.rev, reason: "expired", holder: obs.tok}
+	}
 	if obs.since.IsZero() || now.Sub(obs.since) < max(c.ttl, obs.ttl) {
 		return verdict{holder: obs.tok}
 	}
@@ -69,11 +74,20 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 	}
 	lookFirst := !l.obs.since.IsZero()
 	l.mu.Unlock()
+	var s *session
+	sessionKey := ""
+	if l.group != nil {
+		var err error
+		if s, err = l.group.session(ctx); err != nil {
+			return Token{}, fmt.Errorf("acquire lease %s: its session: %w", l.key, err)
+		}
+		sessionKey = s.lease.key
+	}
 
 	v := verdict{take: true, reason: "created"}
 	if lookFirst {
 		var err error
-		if v, err = l.look(c, load(ctx, l.store, l.key)); err != nil {
+		if v, err = l.look(ctx, c, load(ctx, l.store, l.key)); err != nil {
 			return Token{}, err
 		}
 	}
@@ -81,10 +95,10 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 		if !v.take {
 			return Token{}, &HeldError{Key: l.key, Current: v.holder}
 		}
-		rec := record{Holder: l.holder, Incarnation: c.incarnation, Nonce: newNonce(), TTLMillis: millisUp(l.ttl)}
+		rec := record{Holder: l.holder, Incarnation: c.incarnation, Nonce: newNonce(), TTLMillis: millisUp(l.ttl), Session: sessionKey}
 		o := swap(ctx, l.store, l.key, rec, v.rev)
 		if o.landed {
-			return l.grant(ctx, o, rec, v.reason)
+			return l.grant(ctx, s, o, rec, v.reason)
 		}
 		if o.unknown {
 			c.ghosts = append(c.ghosts, rec.Nonce)
@@ -101,7 +115,7 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 			return Token{}, fmt.Errorf("acquire lease %s: %w", l.key, err)
 		}
 		var err error
-		if v, err = l.look(c, *o.saw); err != nil {
+		if v, err = l.look(ctx, c, *o.saw); err != nil {
 			return Token{}, err
 		}
 	}
@@ -109,35 +123,50 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 }
 
 // look folds a reading into the observation and judges it.
-func (l *Lease) look(c contender, saw reading) (verdict, error) {
+func (l *Lease) look(ctx context.Context, c contender, saw reading) (verdict, error) {
 	if saw.err != nil {
 		return verdict{}, fmt.Errorf("look at lease %s: %w", l.key, saw.err)
 	}
+	v := l.judge(c, saw)
+	if v.session == "" {
+		return v, nil
+	}
+	var err error
+	if v.take, err = l.morgue.lapsed(ctx, v.session); err != nil {
+		return verdict{}, fmt.Errorf("look at the session of lease %s: %w", l.key, err)
+	}
+	return v, nil
+}
+
+func (l *Lease) judge(c contender, saw reading) (v verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if saw.absent {
 		l.obs.since = time.Time{}
-		return verdict{take: true, reason: "created"}, nil
+		return verdict{take: true, reason: "created"}
 	}
 	if saw.bad && !l.warned {
 		l.warned = true
 		slog.Warn("lease record cannot be decoded, it is taken over after its time to live", "key", l.key, "revision", saw.rev)
 	}
-	var v verdict
 	v, l.obs = judge(c, l.obs, saw, time.Now())
-	return v, nil
+	return v
 }
 
 // grant turns a landed acquiring write into an acquisition and starts its keeper.
-func (l *Lease) grant(ctx context.Context, o outcome, rec record, reason string) (Token, error) {
+func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, reason string) (Token, error) {
 	tok := Token{Holder: l.holder, Generation: o.rev}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if floor := l.floorLocked(); o.rev <= floor {
 		return Token{}, fmt.Errorf("acquire lease %s: revision %d after %d: %w", l.key, o.rev, floor, ErrStoreRegressed)
 	}
-	took := o.sent.heldSince(readClock())
-	if took >= validity(l.ttl) {
+	took := max(0, o.sent.heldSince(readClock()))
+	late := took >= validity(l.ttl)
+	if s != nil {
+		late = !s.lease.Held() // the session's renewals went on meanwhile: only they count
+	}
+	if late {
 		l.noteGhostLocked(rec.Nonce)
 		l.mu.Unlock()
 		dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl/renewPart)
@@ -146,9 +175,8 @@ func (l *Lease) grant(ctx context.Context, o outcome, rec record, reason string)
 		l.mu.Lock()
 		return Token{}, errors.Join(fmt.Errorf("acquire lease %s: the answer took %v, too late to hold it: %w", l.key, took, ErrUnavailable), err)
 	}
-	took = max(took, 0)
 	a := &acquisition{
-		tok: tok, rev: o.rev, sent: o.sent, lost: make(chan struct{}),
+		tok: tok, session: s, rev: o.rev, sent: o.sent, lost: make(chan struct{}),
 		pending: map[string]instant{}, cancels: map[int]context.CancelCauseFunc{},
 	}
 	l.acq = a
@@ -159,7 +187,9 @@ func (l *Lease) grant(ctx context.Context, o outcome, rec record, reason string)
 		kind = EventTookOver
 	}
 	emit(l.store, Event{Kind: kind, Key: l.key, Token: tok, Reason: reason, Latency: took, Margin: validity(l.ttl) - took})
-	go l.keep(a)
+	if s == nil {
+		go l.keep(a)
+	}
 	return tok, nil
 }
 

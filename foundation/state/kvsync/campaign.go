@@ -123,6 +123,9 @@ func (l *Lease) expires() (time.Time, bool) {
 	if l.obs.since.IsZero() {
 		return time.Time{}, false
 	}
+	if l.obs.session != "" {
+		return l.morgue.expires(l.obs.session)
+	}
 	return l.obs.since.Add(max(l.ttl, l.obs.ttl)), true
 }
 
@@ -142,19 +145,21 @@ func (l *Lease) observe(u Update) (tryNow bool) {
 	if u.Rev == l.obs.rev && !l.obs.since.IsZero() {
 		return false
 	}
-	l.obs = observation{rev: u.Rev, nonce: rec.Nonce, ttl: rec.ttl(), tok: rec.token(u.Rev), since: time.Now()}
+	l.obs = observation{rev: u.Rev, nonce: rec.Nonce, ttl: rec.ttl(), tok: rec.token(u.Rev), session: rec.Session, since: time.Now()}
 	return err == nil && rec.transferred() && rec.Holder == l.holder
 }
 
-// leaseWatch is a watch of one key that may be missing or silent: it only speeds things up.
+// leaseWatch is a watch of a key or prefix that may be missing or silent: it only speeds things up.
 type leaseWatch struct {
-	lease   *Lease
+	store   KVStore
+	key     string // or prefix
+	ttl     time.Duration
 	updates <-chan Update // nil while there is none
 	cancel  context.CancelFunc
 }
 
 func (l *Lease) watch(ctx context.Context) *leaseWatch {
-	w := &leaseWatch{lease: l}
+	w := &leaseWatch{store: l.store, key: l.key, ttl: l.ttl}
 	w.reopen(ctx)
 	return w
 }
@@ -162,14 +167,14 @@ func (l *Lease) watch(ctx context.Context) *leaseWatch {
 // reopen opens the watch if there is none. It bounds the opening, so that a stuck store delays a try
 // by a fraction of T only.
 func (w *leaseWatch) reopen(ctx context.Context) {
-	watcher, ok := w.lease.store.(Watcher)
+	watcher, ok := w.store.(Watcher)
 	if !ok || w.updates != nil {
 		return
 	}
 	wctx, cancel := context.WithCancel(ctx)
-	open, done := context.WithTimeout(ctx, retryAfter(w.lease.ttl))
+	open, done := context.WithTimeout(ctx, retryAfter(w.ttl))
 	defer done()
-	updates, err := bounded(open, func() (<-chan Update, error) { return watcher.Watch(wctx, w.lease.key) })
+	updates, err := bounded(open, func() (<-chan Update, error) { return watcher.Watch(wctx, w.key) })
 	if err != nil {
 		cancel()
 		return

@@ -8,7 +8,8 @@
 //     not be taken away by the passing of time.
 //   - Lease: held while its process renews it. For work that another process must take over.
 //   - RunElection: a lease kept by campaigning, with a worker that starts and stops with it.
-//   - LeaseGroup, ClaimGroup: one per name, for per-resource locks.
+//   - LeaseGroup, ClaimGroup: one per name, for per-resource locks. A process renews one session for
+//     all the members of a LeaseGroup that it holds, be they ten or ten thousand.
 //
 // # A lease in use
 //

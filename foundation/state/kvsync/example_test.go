@@ -56,12 +56,12 @@ func ExampleLeaseGroup() {
 	ctx := context.Background()
 	group := kvsync.NewLeaseGroup(kvsynctest.NewServer().Client("p"), "eks.cluster.", "node1/daemon", 20*time.Second)
 	err := group.Get("000000000001/blue").Do(ctx, func(ctx context.Context, tok kvsync.Token) error {
-		fmt.Println("reconciling blue at generation", tok.Generation)
+		fmt.Println("reconciling blue for", tok.Holder)
 		return nil
 	})
 	group.Forget("000000000001/blue")
 	fmt.Println(err)
 	// Output:
-	// reconciling blue at generation 1
+	// reconciling blue for node1/daemon
 	// <nil>
 }

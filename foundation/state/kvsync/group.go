@@ -2,16 +2,25 @@ package kvsync
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// LeaseGroup is a family of leases below one prefix, one per name.
+// LeaseGroup is a family of leases below one prefix, one per name. However many of them this process
+// holds, it renews one session for all: they are valid while the session is, and lost with it.
 type LeaseGroup struct {
 	store  KVStore
 	prefix string
 	holder string
 	ttl    time.Duration
+	morgue *morgue
+
+	opening chan struct{} // holds one while somebody starts or ends the session; guards current
+	current *session
+	idle    atomic.Bool // somebody wants it looked whether the session is still needed
 
 	mu      sync.Mutex // guards members
 	members map[string]*Lease
@@ -25,18 +34,25 @@ func NewLeaseGroup(store KVStore, prefix, holder string, ttl time.Duration) *Lea
 	mustTTL(ttl)
 	mustPrefix(prefix)
 	wired.addPrefix(store, prefix)
-	return &LeaseGroup{store: store, prefix: prefix, holder: holder, ttl: ttl, members: map[string]*Lease{}}
+	return &LeaseGroup{
+		store: store, prefix: prefix, holder: holder, ttl: ttl, morgue: newMorgue(store, ttl),
+		opening: make(chan struct{}, 1), members: map[string]*Lease{},
+	}
 }
 
 // Get returns the lease of name, always the same one until Forget. It panics on a name that makes no
-// valid key.
+// valid key, or that begins with "=session.".
 func (g *LeaseGroup) Get(name string) *Lease {
 	mustKey(g.prefix + name)
+	if strings.HasPrefix(name, sessionName) {
+		panic(fmt.Sprintf("kvsync: member name %q is reserved for sessions", name))
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l, ok := g.members[name]
 	if !ok {
 		l = newLease(g.store, g.prefix+name, g.holder, g.ttl)
+		l.group, l.morgue = g, g.morgue
 		g.members[name] = l
 	}
 	return l

@@ -32,6 +32,8 @@ type Lease struct {
 	key    string
 	holder string
 	ttl    time.Duration
+	group  *LeaseGroup // nil for a lease of its own
+	morgue *morgue
 
 	mu     sync.Mutex // guards everything below; never held across a call of the store
 	busy   bool       // an acquisition or a release is under way
@@ -47,6 +49,7 @@ type Lease struct {
 // acquisition is one term of holding the lease. Its mutable fields are guarded by the lease's mutex.
 type acquisition struct {
 	tok     Token
+	session *session           // that keeps it, in a group; then nothing below is renewed
 	rev     uint64             // of the last landed write
 	sent    instant            // when the last landed write was sent
 	pending map[string]instant // nonces of renewals whose outcome is not known, with their send times
@@ -58,11 +61,12 @@ type acquisition struct {
 
 // observation is what a contender has seen, by its own monotonic clock.
 type observation struct {
-	rev   uint64
-	nonce string
-	ttl   time.Duration
-	tok   Token
-	since time.Time // zero: nothing is being observed
+	rev     uint64
+	nonce   string
+	ttl     time.Duration
+	tok     Token
+	session string    // key of the session that keeps it, if one does
+	since   time.Time // zero: nothing is being observed
 }
 
 // NewLease makes the lease of key for holder with time to live ttl. It does no I/O. It panics on a
@@ -84,7 +88,7 @@ func mustTTL(ttl time.Duration) {
 }
 
 func newLease(store KVStore, key, holder string, ttl time.Duration) *Lease {
-	l := &Lease{store: store, key: key, holder: holder, ttl: ttl, closed: make(chan struct{}), gone: make(chan struct{})}
+	l := &Lease{store: store, key: key, holder: holder, ttl: ttl, morgue: newMorgue(store, ttl), closed: make(chan struct{}), gone: make(chan struct{})}
 	close(l.closed)
 	return l
 }
@@ -109,6 +113,9 @@ func (l *Lease) ValidFor() time.Duration {
 func (l *Lease) validForLocked(now instant) time.Duration {
 	if l.acq == nil || l.acq.ended {
 		return 0
+	}
+	if l.acq.session != nil {
+		return l.acq.session.lease.ValidFor()
 	}
 	return max(0, validity(l.ttl)-l.acq.sent.heldSince(now))
 }
@@ -181,11 +188,7 @@ func (l *Lease) TryLock(ctx context.Context) (Token, error) {
 
 	tok, err := l.acquire(ctx)
 
-	l.mu.Lock()
-	l.busy = false
-	dead := l.dead
-	l.mu.Unlock()
-	if err == nil && dead { // forgotten while the write was under way
+	if dead := l.idle(); err == nil && dead { // forgotten while the write was under way
 		l.Unlock(ctx, tok)
 		return Token{}, fmt.Errorf("lease %s was forgotten: %w", l.key, ErrLost)
 	}
@@ -205,9 +208,20 @@ func (l *Lease) Unlock(ctx context.Context, tok Token) {
 	rev, pending := l.releaseLocked(a, "unlocked")
 	l.mu.Unlock()
 	l.eraseWithin(ctx, rev, pending)
+	l.idle()
+}
+
+// idle ends an acquisition or release, and with the last one of a group its session.
+func (l *Lease) idle() (dead bool) {
 	l.mu.Lock()
 	l.busy = false
+	dead = l.dead
+	held := l.acq != nil && !l.acq.ended
 	l.mu.Unlock()
+	if l.group != nil && !held {
+		l.group.retire()
+	}
+	return dead
 }
 
 // releaseLocked ends a and keeps the lease busy until its key is out of the way.
@@ -279,11 +293,7 @@ func (l *Lease) Transfer(ctx context.Context, tok Token, to string) error {
 	}
 	rev, pending := l.releaseLocked(a, transferredReason)
 	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		l.busy = false
-		l.mu.Unlock()
-	}()
+	defer l.idle()
 	rec := record{Holder: to, Nonce: newNonce(), TTLMillis: millisUp(l.ttl), Reason: transferredReason}
 	for range acquireTries {
 		o := swap(ctx, l.store, l.key, rec, rev)

@@ -28,6 +28,8 @@ type record struct {
 	Nonce       string `json:"nonce,omitempty"`
 	TTLMillis   int64  `json:"ttl_ms,omitempty"`
 	Reason      string `json:"reason,omitempty"`
+	// Session is the key of the session that keeps a group's member.
+	Session string `json:"session,omitempty"`
 }
 
 var errUndecodable = errors.New("record cannot be decoded")

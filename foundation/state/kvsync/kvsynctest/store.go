@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -96,6 +97,26 @@ func (s *Server) Value(key string) ([]byte, uint64) {
 		return nil, e.rev
 	}
 	return e.value, e.rev
+}
+
+// ValueOf returns what key holds, or nil.
+func (s *Server) ValueOf(key string) []byte {
+	v, _ := s.Value(key)
+	return v
+}
+
+// Keys returns the keys that hold a value, sorted.
+func (s *Server) Keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keys []string
+	for key, h := range s.entries {
+		if !h[len(h)-1].deleted {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // Writes returns how many writes the store has taken.

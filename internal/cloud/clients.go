@@ -95,6 +95,29 @@ func (n *Node) Spinifex(args ...string) Result {
 	return run(n.t, nil, n.opts.Binary, append(args, "--config", n.config)...)
 }
 
+// Run runs the binary without the node's configuration.
+func (n *Node) Run(args ...string) Result {
+	n.t.Helper()
+	return run(n.t, nil, n.opts.Binary, args...)
+}
+
+// Lease is a line of "spinifex locks ls".
+type Lease struct {
+	Key        string `json:"key"`
+	Holder     string `json:"holder"`
+	Generation uint64 `json:"generation"`
+}
+
+// Leases are the leases that the cloud of this node has.
+func (n *Node) Leases() []Lease {
+	n.t.Helper()
+	r := n.Spinifex("locks", "ls", "--output", "json")
+	require.Equal(n.t, 0, r.Status, r.Stderr)
+	var leases []Lease
+	require.NoError(n.t, json.Unmarshal([]byte(r.Stdout), &leases), "%s", r.Stdout)
+	return leases
+}
+
 func run(t testing.TB, env []string, path string, args ...string) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)

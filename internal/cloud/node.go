@@ -48,8 +48,9 @@ type Node struct {
 
 	// Dir is the data directory.
 	Dir string
-	// Gateway, DNS and Telemetry are the addresses it listens on.
-	Gateway, DNS, Telemetry string
+	// Gateway, DNS, Telemetry and NATS are the addresses it listens on; NATS only when the server is
+	// the node's own.
+	Gateway, DNS, Telemetry, NATS string
 
 	config string
 	logs   *os.File
@@ -74,10 +75,10 @@ func New(t testing.TB, opts Options) *Node {
 	ports := freePorts(t, 4)
 	n := &Node{
 		opts: opts, t: t, Dir: filepath.Join(t.TempDir(), "data"),
-		Gateway: ports[0], DNS: ports[1], Telemetry: ports[2],
+		Gateway: ports[0], DNS: ports[1], Telemetry: ports[2], NATS: ports[3],
 	}
 	n.config = filepath.Join(t.TempDir(), "spinifex.toml")
-	n.WriteConfig(n.defaultConfig(ports[3]))
+	n.WriteConfig(n.defaultConfig())
 	logs, err := os.Create(filepath.Join(t.ArtifactDir(), opts.Name+".log"))
 	require.NoError(t, err)
 	n.logs = logs
@@ -85,7 +86,7 @@ func New(t testing.TB, opts Options) *Node {
 	return n
 }
 
-func (n *Node) defaultConfig(natsAddr string) string {
+func (n *Node) defaultConfig() string {
 	var b strings.Builder
 	section := func(name string, pairs ...string) {
 		fmt.Fprintf(&b, "[%s]\n", name)
@@ -99,7 +100,7 @@ func (n *Node) defaultConfig(natsAddr string) string {
 	section("awsgw", "listen", n.Gateway)
 	section("dns", "listen", n.DNS)
 	section("telemetry", "listen", n.Telemetry)
-	section("nats", "listen", natsAddr, "url", n.opts.NATS)
+	section("nats", "listen", n.NATS, "url", n.opts.NATS)
 	section("locks", "ttl", n.opts.TTL)
 	section("log", "level", "debug")
 	return b.String()

@@ -177,6 +177,7 @@ func (g *LeaseGroup) tend(s *session) {
 	defer tick.Stop()
 	w := &leaseWatch{store: g.store, key: g.prefix, ttl: g.ttl}
 	w.reopen(ctx)
+	g.verify(ctx, s) // what happened before the watch was there
 	for {
 		select {
 		case <-s.lease.Lost():

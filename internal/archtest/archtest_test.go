@@ -233,6 +233,7 @@ func globalCases() []violation {
 			"a/a.go": `package a
 import ("errors"; "regexp"; "embed"; "time")
 var ErrX = errors.New("x")
+var ErrY error = &sentinel{"y"}
 var re = regexp.MustCompile("x")
 //go:embed x
 var files embed.FS

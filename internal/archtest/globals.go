@@ -68,11 +68,17 @@ func (t *Tree) checkGlobal(f *File, gen *ast.GenDecl, spec *ast.ValueSpec, writt
 			out = append(out, Finding{f.Path, t.line(id), "package variable " + id.Name + " is written to; give its owner a field"})
 		case value == nil && !sharedValues(spec):
 			out = append(out, Finding{f.Path, t.line(id), "package variable " + id.Name + " has no value, so something must change it; give its owner a field"})
-		case value != nil && !constantValue(value):
+		case value != nil && !constantValue(value) && !isErrorType(spec.Type):
 			out = append(out, Finding{f.Path, t.line(id), "package variable " + id.Name + " holds something that can change; give its owner a field"})
 		}
 	}
 	return out
+}
+
+// isErrorType reports whether a variable is declared as an error: a sentinel, whatever it is made of.
+func isErrorType(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == "error"
 }
 
 // sharedValues reports whether one call gives all the names their values.

@@ -4,6 +4,7 @@ package dnsapi
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -15,6 +16,12 @@ const (
 	// ServersBucket holds "server.<node>": which serial of each zone that server answers with.
 	ServersBucket = "spinifex-dns-servers"
 )
+
+// ServerPrefix is what the keys of ServersBucket begin with: "server.<node>".
+const ServerPrefix = "server."
+
+// ServerKey is the key of a node's DNS server in ServersBucket.
+func ServerKey(node string) string { return ServerPrefix + node }
 
 // ServerLive is how long after its last report a DNS server counts as live.
 const ServerLive = 10 * time.Second
@@ -92,11 +99,27 @@ type ZoneEvent struct {
 	Ready bool
 }
 
+// BadZoneError is a zone object that is there and cannot be read.
+type BadZoneError struct {
+	Class Class
+	Name  string
+	Err   error
+}
+
+// Error names the zone and the fault.
+func (e *BadZoneError) Error() string {
+	return fmt.Sprintf("zone object %s %s: %v", e.Class, e.Name, e.Err)
+}
+
+// Unwrap returns the fault.
+func (e *BadZoneError) Unwrap() error { return e.Err }
+
 // ZoneReader reads zone objects.
 type ZoneReader interface {
-	// Get returns a zone, or an error that is kvstore.ErrNotFound.
+	// Get returns a zone, an error that is kvstore.ErrNotFound, or a *BadZoneError.
 	Get(ctx context.Context, class Class, name string) (*Zone, error)
-	// All yields every zone of a class in the order of names; an error ends it.
+	// All yields every zone of a class, in no promised order. An error that is a *BadZoneError is of
+	// one object, and the others follow; any other error ends it, and then absence proves nothing.
 	All(ctx context.Context, class Class) iter.Seq2[*Zone, error]
 	// Watch sends all zones of both classes, a Ready event, then every change; the channel closes
 	// when ctx ends or the watch breaks.

@@ -14,7 +14,7 @@ import (
 
 // This file is the only one that creates, changes and deletes buckets.
 
-// createTime bounds the making of a stream, which in a cluster waits for its first leader.
+// createTimeout bounds the making of a stream, which in a cluster waits for its first leader.
 const createTimeout = 5 * time.Second
 
 // create makes the stream of the bucket. One that was made by somebody else meanwhile is fine.
@@ -30,10 +30,26 @@ func (b *Bucket) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	_, err = b.js.CreateStream(ctx, cfg)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return err
 	}
-	return err
+	return b.awaitInterest(ctx)
+}
+
+// awaitInterest waits until a write of the new bucket finds its stream. The server that this
+// process is connected to learns that a moment after the stream was made, where another leads it.
+func (b *Bucket) awaitInterest(ctx context.Context) error {
+	for {
+		// Refused wherever it arrives: no key of a new bucket is at this revision.
+		_, err := b.js.Publish(ctx, "$KV."+b.name+"."+VersionKey, nil,
+			jetstream.WithExpectLastSequencePerSubject(1), jetstream.WithRetryAttempts(0))
+		if !errors.Is(err, jetstream.ErrNoStreamResponse) {
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // replicas returns how many replicas a new bucket gets.

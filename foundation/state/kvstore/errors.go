@@ -13,12 +13,12 @@ import (
 
 var (
 	// ErrNotFound is a key that is absent or deleted. It is also kvsync.ErrNotFound.
-	ErrNotFound error = &sentinel{"kvstore: key not found", kvsync.ErrNotFound}
+	ErrNotFound = fmt.Errorf("kvstore: key not found: %w", kvsync.ErrNotFound)
 	// ErrConflict is a write refused for the revision of its key. It is also kvsync.ErrRevisionMismatch.
-	ErrConflict error = &sentinel{"kvstore: revision conflict", kvsync.ErrRevisionMismatch}
+	ErrConflict = fmt.Errorf("kvstore: revision conflict: %w", kvsync.ErrRevisionMismatch)
 	// ErrFenced is a guarded write refused because a later acquisition of the lease has fenced the
 	// bucket. It is also kvsync.ErrLost, and nothing was written.
-	ErrFenced error = &sentinel{"kvstore: fenced by a later leader", kvsync.ErrLost}
+	ErrFenced = fmt.Errorf("kvstore: fenced by a later leader: %w", kvsync.ErrLost)
 	// ErrTooLarge is a value above the server's limit.
 	ErrTooLarge = errors.New("kvstore: value too large")
 	// ErrReserved is a key that begins with "_", which only this package writes.
@@ -30,15 +30,6 @@ var (
 	// ErrNewerVersion is a record or bucket written by a newer release, which this one must not touch.
 	ErrNewerVersion = errors.New("kvstore: written by a newer release")
 )
-
-// sentinel is an error that also matches one of kvsync's.
-type sentinel struct {
-	text string
-	also error
-}
-
-func (s *sentinel) Error() string        { return s.text }
-func (s *sentinel) Is(target error) bool { return target == s.also }
 
 // marked is an error that also matches a sentinel, without repeating it in its text.
 type marked struct {

@@ -12,6 +12,7 @@ type progress struct {
 	// Everything below is protected by mu.
 	created    time.Time
 	high       uint64 // the highest sequence seen
+	base       uint64 // the last sequence when the stream was last looked at
 	regressed  string // why the stream made at created is not obeyed any more
 	reconnects uint64 // of the connection when the stream was last looked at
 }
@@ -46,6 +47,7 @@ func (p *progress) acked(mark, seq uint64) string {
 type look struct {
 	mark       uint64 // the highest sequence seen when the look was sent
 	created    time.Time
+	firstSeq   uint64 // that the stream was made to begin with
 	lastSeq    uint64
 	replicas   int
 	reconnects uint64 // of the connection before the look was sent
@@ -67,6 +69,8 @@ func (p *progress) looked(l look) (why string, replaced bool) {
 			l.created.Format(time.RFC3339Nano), p.created.Format(time.RFC3339Nano))
 	case l.lastSeq < l.mark:
 		why = fmt.Sprintf("the last sequence is %d, %d had been seen", l.lastSeq, l.mark)
+	case l.created.After(p.created) && l.firstSeq <= p.base:
+		why = fmt.Sprintf("the stream was made anew at sequence %d, %d had been seen", l.firstSeq, p.base)
 	case l.created.After(p.created):
 		replaced = true
 		p.created, p.regressed = l.created, ""
@@ -79,6 +83,7 @@ func (p *progress) looked(l look) (why string, replaced bool) {
 	}
 	p.high = max(p.high, l.lastSeq)
 	if p.regressed == "" {
+		p.base = l.lastSeq
 		p.reconnects = l.reconnects
 	}
 	return p.regressed, replaced

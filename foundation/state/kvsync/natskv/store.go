@@ -78,7 +78,7 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Store, e
 		return nil, fmt.Errorf("open %s: unfit configuration: %v", bucket, diff)
 	}
 	s.stream = stream
-	s.seen = progress{created: info.Created, high: info.State.LastSeq, reconnects: reconnects}
+	s.seen = progress{created: info.Created, high: info.State.LastSeq, base: info.State.LastSeq, reconnects: reconnects}
 	return s, nil
 }
 
@@ -112,6 +112,18 @@ func (s *Store) Last(ctx context.Context, key string) (Entry, error) {
 	if err := s.ready(ctx, "load", key); err != nil {
 		return Entry{}, err
 	}
+	e, err := s.read(ctx, key)
+	if errors.Is(err, errReplaced) {
+		e, err = s.read(ctx, key)
+	}
+	return e, err
+}
+
+// errReplaced is an answer of another stream than the one before, which has taken its place.
+var errReplaced = errors.New("natskv: the stream was replaced")
+
+// read is Last without its checks.
+func (s *Store) read(ctx context.Context, key string) (Entry, error) {
 	before, wasKnown := s.revs.get(key)
 	msg, err := s.lastMessage(ctx, key)
 	if err != nil {
@@ -144,10 +156,13 @@ func (s *Store) lastMessage(ctx context.Context, key string) (msg *jetstream.Raw
 }
 
 // staleRead explains an answer that is older than what this store has seen of the key: the stream
-// lost something, or the one who answered is not its leader any more.
+// lost something, is another one now, or the one who answered is not its leader any more.
 func (s *Store) staleRead(ctx context.Context, key string, seen, got uint64) error {
 	if err := s.Verify(ctx); err != nil {
 		return err
+	}
+	if _, wasKnown := s.revs.get(key); !wasKnown {
+		return s.unsent("load", key, errReplaced)
 	}
 	return s.unsent("load", key, fmt.Errorf("stale answer: revision %d, %d had been seen", got, seen))
 }
@@ -163,6 +178,7 @@ func (s *Store) Verify(ctx context.Context) error {
 		return s.opError("verify", "", err, false)
 	}
 	l.created, l.lastSeq, l.replicas = info.Created, info.State.LastSeq, info.Config.Replicas
+	l.firstSeq = info.Config.FirstSeq
 	why, replaced := s.seen.looked(l)
 	if replaced {
 		s.revs.forget()

@@ -195,7 +195,7 @@ func (f *follower) list(ctx context.Context) listing {
 			c := change{key: zoneKey{class: class}, zone: z}
 			name := ""
 			if bad, ok := errors.AsType[*dnsapi.BadZoneError](err); ok {
-				name, c.err = bad.Name, bad
+				name, c.err = bad.Name, bad.Err
 			} else if err != nil {
 				l.err = err
 				return l
@@ -338,8 +338,8 @@ func (f *follower) publish() {
 	if f.s.view.Load() == f.view {
 		return
 	}
+	f.s.cache.clear() // a straggler that still keeps an answer of the old view harms nobody
 	f.s.view.Store(f.view)
-	f.s.cache.clear()
 	f.wakeReport()
 }
 

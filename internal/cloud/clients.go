@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go/aws"
 	"github.com/aws/aws-sdk-go/aws/credentials"
 	"github.com/aws/aws-sdk-go/aws/session"
+	v4 "github.com/aws/aws-sdk-go/aws/signer/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mulgadc/spinifex/internal/process"
@@ -73,6 +76,32 @@ func (n *Node) Session() *session.Session {
 	s, err := session.NewSessionWithOptions(session.Options{Config: *config, SharedConfigState: session.SharedConfigDisable})
 	require.NoError(n.t, err)
 	return s
+}
+
+// Answer is what the gateway says to a raw request.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Send signs a request as the administrator and sends it: for what no client would send.
+func (n *Node) Send(service, method, path, contentType, body string) Answer {
+	n.t.Helper()
+	reader := strings.NewReader(body)
+	req, err := http.NewRequestWithContext(n.t.Context(), method, n.Endpoint()+path, reader)
+	require.NoError(n.t, err)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	_, err = v4.NewSigner(n.Session().Config.Credentials).Sign(req, reader, service, "us-east-1", time.Now())
+	require.NoError(n.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(n.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(n.t, err)
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: string(text)}
 }
 
 // Dig asks the node's DNS server and returns the lines of dig's +short answer.

@@ -1,19 +1,11 @@
 package onenode
 
 import (
-	"bytes"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/aws/aws-sdk-go/aws/credentials"
-	v4 "github.com/aws/aws-sdk-go/aws/signer/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/mulgadc/spinifex/internal/cloud"
 )
 
 func TestBadCredentials(t *testing.T) {
@@ -30,33 +22,6 @@ func TestBadCredentials(t *testing.T) {
 	assert.Contains(t, r.Stderr, "InvalidClientTokenId")
 
 	assert.NotContains(t, node.Output(), value.SecretAccessKey, "the log holds no secret")
-}
-
-// answer is what the gateway says to a raw request.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// send signs a raw request as the administrator and sends it.
-func send(t *testing.T, node *cloud.Node, service, method, path, contentType, body string) answer {
-	t.Helper()
-	reader := bytes.NewReader([]byte(body))
-	req, err := http.NewRequestWithContext(t.Context(), method, node.Endpoint()+path, reader)
-	require.NoError(t, err)
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	value, err := node.Session().Config.Credentials.Get()
-	require.NoError(t, err)
-	signer := v4.NewSigner(credentials.NewStaticCredentialsFromCreds(value))
-	_, err = signer.Sign(req, reader, service, "us-east-1", time.Now())
-	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	return answer{status: resp.StatusCode, header: resp.Header, body: read(t, resp)}
 }
 
 const form = "application/x-www-form-urlencoded; charset=utf-8"
@@ -78,11 +43,11 @@ func TestBadRequests(t *testing.T) {
 			`<CreateHostedZoneRequest xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><Name>x.test</Name></CreateHostedZoneRequest>`, 400, "InvalidInput"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := send(t, node, c.service, c.method, c.path, c.contentType, c.body)
-			assert.Equal(t, c.status, got.status, got.body)
-			assert.Contains(t, got.body, "<Code>"+c.code+"</Code>")
-			assert.NotEmpty(t, got.header.Get("x-amzn-RequestId"))
-			assert.NotContains(t, got.body, "goroutine", "no stack")
+			got := node.Send(c.service, c.method, c.path, c.contentType, c.body)
+			assert.Equal(t, c.status, got.Status, got.Body)
+			assert.Contains(t, got.Body, "<Code>"+c.code+"</Code>")
+			assert.NotEmpty(t, got.Header.Get("x-amzn-RequestId"))
+			assert.NotContains(t, got.Body, "goroutine", "no stack")
 		})
 	}
 	// After all of that it still serves.
@@ -111,11 +76,4 @@ func TestInvalidChangeBatchNamesEveryFault(t *testing.T) {
 	}
 	assert.Equal(t, before, list(), "all or none")
 	assert.Empty(t, node.Dig("good.example.test", "A"))
-}
-
-func read(t *testing.T, resp *http.Response) string {
-	t.Helper()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return string(text)
 }

@@ -1,6 +1,7 @@
 package onenode
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -82,8 +83,9 @@ func TestMetrics(t *testing.T) {
 			return false, err.Error()
 		}
 		defer resp.Body.Close()
-		text := read(t, resp)
-		return strings.Contains(text, "route53.realize"), text
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return strings.Contains(string(text), "route53.realize"), string(text)
 	})
 }
 

@@ -20,7 +20,7 @@ type BucketReport struct {
 	ReplicasActual int `json:"replicas_actual"`
 	// ReplicasOnline are those that answer and are up to date, the leader included.
 	ReplicasOnline int `json:"replicas_online"`
-	// Leader is the server that leads the stream, empty on a standalone server or without one.
+	// Leader is the server that leads the stream, empty when none does.
 	Leader string `json:"leader,omitzero"`
 	// Lag is how many writes the replica that is furthest behind misses.
 	Lag uint64 `json:"lag"`

@@ -137,6 +137,9 @@ func (b *Bucket) done(o *opened, err error) error {
 	return translate(err)
 }
 
+// Bounded implements kvsync.Bounded: every wait ends with its context, that for an open too.
+func (b *Bucket) Bounded() {}
+
 // Load implements kvsync.KVStore.
 func (b *Bucket) Load(ctx context.Context, key string) ([]byte, uint64, error) {
 	e, err := b.Get(ctx, key)

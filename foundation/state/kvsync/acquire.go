@@ -177,7 +177,6 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 	}
 	a := &acquisition{
 		tok: tok, session: s, rev: o.rev, sent: o.sent, lost: make(chan struct{}),
-		pending: map[string]instant{}, cancels: map[int]context.CancelCauseFunc{},
 	}
 	l.acq = a
 	l.ghosts = nil
@@ -188,7 +187,7 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 	}
 	emit(l.store, Event{Kind: kind, Key: l.key, Token: tok, Reason: reason, Latency: took, Margin: validity(l.ttl) - took})
 	if s == nil {
-		go l.keep(a)
+		a.keeper = time.AfterFunc(l.ttl/renewPart-took, func() { l.keep(a) })
 	}
 	return tok, nil
 }

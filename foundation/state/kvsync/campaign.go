@@ -174,7 +174,7 @@ func (w *leaseWatch) reopen(ctx context.Context) {
 	wctx, cancel := context.WithCancel(ctx)
 	open, done := context.WithTimeout(ctx, retryAfter(w.ttl))
 	defer done()
-	updates, err := bounded(open, func() (<-chan Update, error) { return watcher.Watch(wctx, w.key) })
+	updates, err := bounded(open, w.store, func() (<-chan Update, error) { return watcher.Watch(wctx, w.key) })
 	if err != nil {
 		cancel()
 		return

@@ -21,13 +21,13 @@ type renewal struct {
 	at    uint64 // the revision that it expected
 }
 
-// keep renews a until it ends. It owns a's renewal goroutines, which end with a or, where the store is
+// keep renews a, from when the first renewal is due until a ends. It owns a's renewal goroutines, which end with a or, where the store is
 // stuck, when the store lets go.
 func (l *Lease) keep(a *acquisition) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(ErrLost)
 	k := &keeper{Lease: l, acq: a, results: make(chan renewal, 2*maxInFlight)}
-	k.due = time.Now().Add(k.untilRenewal())
+	k.due = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -74,13 +74,6 @@ func (k *keeper) validFor() (valid time.Duration, ended bool) {
 	return validity(k.ttl) - k.acq.sent.heldSince(readClock()), false
 }
 
-// untilRenewal is when R after the send of the last landed write will be.
-func (k *keeper) untilRenewal() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.ttl/renewPart - k.acq.sent.heldSince(readClock())
-}
-
 // send starts a renewal, unless too many are stuck, and sets when the next try is due if this one
 // is not answered.
 func (k *keeper) send(ctx context.Context) {
@@ -95,6 +88,9 @@ func (k *keeper) send(ctx context.Context) {
 		return
 	}
 	rev := k.acq.rev
+	if k.acq.pending == nil {
+		k.acq.pending = map[string]instant{}
+	}
 	k.acq.pending[nonce] = readClock() // before the request leaves: a late reader must find it
 	k.mu.Unlock()
 	k.inFlight++

@@ -43,6 +43,11 @@ type Update struct {
 // claim on it: the seam for metrics and traces. Record must not block.
 type Recorder interface{ Record(Event) }
 
+// Bounded is implemented by a store whose calls return soon after their context ends, whatever the
+// server does. The calls of any other store are made in goroutines that can be left behind, which
+// costs a little.
+type Bounded interface{ Bounded() }
+
 // Identity is implemented by a store that knows which process this is. Without it a random
 // incarnation is made once per process and nobody is ever proven dead.
 type Identity interface {

@@ -57,6 +57,7 @@ type acquisition struct {
 	cancels map[int]context.CancelCauseFunc // of the contexts made for it
 	nextID  int
 	lost    chan struct{} // closed when the acquisition ends
+	keeper  *time.Timer   // starts the renewals when the first is due
 }
 
 // observation is what a contender has seen, by its own monotonic clock.
@@ -154,6 +155,9 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	}
 	id := a.nextID
 	a.nextID++
+	if a.cancels == nil {
+		a.cancels = map[int]context.CancelCauseFunc{}
+	}
 	a.cancels[id] = cancel
 	context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -237,6 +241,9 @@ func (l *Lease) endLocked(a *acquisition, kind EventKind, reason string) {
 		return
 	}
 	a.ended = true
+	if a.keeper != nil {
+		a.keeper.Stop()
+	}
 	for _, cancel := range a.cancels {
 		cancel(ErrLost)
 	}

@@ -22,7 +22,7 @@ func load(ctx context.Context, store KVStore, key string) reading {
 		value []byte
 		rev   uint64
 	}
-	a, err := bounded(ctx, func() (answer, error) {
+	a, err := bounded(ctx, store, func() (answer, error) {
 		v, rev, err := store.Load(ctx, key)
 		return answer{v, rev}, err
 	})
@@ -55,7 +55,7 @@ func swap(ctx context.Context, store KVStore, key string, rec record, rev uint64
 		return outcome{err: err}
 	}
 	o := outcome{sent: readClock()}
-	newRev, err := bounded(ctx, func() (uint64, error) { return store.CompareAndSwap(ctx, key, value, rev) })
+	newRev, err := bounded(ctx, store, func() (uint64, error) { return store.CompareAndSwap(ctx, key, value, rev) })
 	switch {
 	case err == nil:
 		o.landed, o.rev = true, newRev
@@ -86,13 +86,13 @@ func swap(ctx context.Context, store KVStore, key string, rec record, rev uint64
 
 // remove deletes key at rev, with the errors of CompareAndDelete.
 func remove(ctx context.Context, store KVStore, key string, rev uint64) error {
-	_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, store.CompareAndDelete(ctx, key, rev) })
+	_, err := bounded(ctx, store, func() (struct{}, error) { return struct{}{}, store.CompareAndDelete(ctx, key, rev) })
 	return err
 }
 
 // bounded runs f and leaves it behind when ctx ends first: a store may be stuck, and ownership must
 // not hang on it. f's goroutine ends when the store lets go.
-func bounded[T any](ctx context.Context, f func() (T, error)) (T, error) {
+func bounded[T any](ctx context.Context, store KVStore, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -101,8 +101,13 @@ func bounded[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if err := context.Cause(ctx); err != nil {
 		return zero, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if ctx.Done() == nil {
-		return f()
+	if _, ok := store.(Bounded); ok || ctx.Done() == nil {
+		v, err := f()
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrRevisionMismatch) &&
+			!errors.Is(err, ErrNotFound) && !errors.Is(err, ErrStoreRegressed) {
+			err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		}
+		return v, err
 	}
 	done := make(chan result, 1)
 	go func() {

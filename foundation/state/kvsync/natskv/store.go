@@ -85,6 +85,9 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Store, e
 // Bucket returns the bucket's name.
 func (s *Store) Bucket() string { return s.bucket }
 
+// Bounded implements kvsync.Bounded: every wait of this store ends with its context.
+func (s *Store) Bounded() {}
+
 // Load implements kvsync.KVStore.
 func (s *Store) Load(ctx context.Context, key string) ([]byte, uint64, error) {
 	e, err := s.Get(ctx, key)

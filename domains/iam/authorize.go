@@ -1,0 +1,37 @@
+package iam
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/mulgadc/spinifex/foundation/aws"
+)
+
+// Authorize decides whether a caller may perform an operation on resources, which are ARNs or "*".
+// There are no policies yet: the administrator of an account may do everything in the account, and
+// nobody else anything but ask who they are. A denial is an *aws.Error.
+func Authorize(call *aws.Call, op aws.Operation, resources []string) error {
+	if op.Service == "sts" && op.Name == "GetCallerIdentity" {
+		return nil // AWS lets nothing forbid it
+	}
+	administrator := "arn:aws:iam::" + call.Account + ":user/" + AdministratorName
+	for _, resource := range resources {
+		if call.Principal != administrator || !inAccount(resource, call.Account) {
+			return &aws.Error{
+				Code: "AccessDenied", Status: http.StatusForbidden,
+				Message: "User: " + call.Principal + " is not authorized to perform: " + op.Service + ":" + op.Name + " on resource: " + resource,
+			}
+		}
+	}
+	return nil
+}
+
+// inAccount says whether an ARN is of an account; those of global resources, such as hosted zones,
+// name none.
+func inAccount(resource, account string) bool {
+	if resource == "*" {
+		return true
+	}
+	parts := strings.SplitN(resource, ":", 6)
+	return len(parts) == 6 && parts[0] == "arn" && (parts[4] == account || parts[4] == "")
+}

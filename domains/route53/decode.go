@@ -3,6 +3,7 @@ package route53
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	api "github.com/mulgadc/spinifex/foundation/aws/api/route53"
 )
@@ -101,7 +102,7 @@ func checkMembers(rr *api.ResourceRecordSet, f *faults, where string) {
 	case policies == 0 && id != "" && len(unsupportedMembers(rr)) == 0:
 		f.addf("%s, but found none %s", oneOf, where)
 	}
-	if n := len(value(rr.SetIdentifier)); n > maxSetID {
+	if runes(value(rr.SetIdentifier)) > maxSetID {
 		f.addf("SetIdentifier is longer than %d characters %s", maxSetID, where)
 	}
 	if w := rr.Weight; w != nil && (*w < 0 || *w > maxWeight) {
@@ -184,6 +185,9 @@ func value[T any](p *T) T {
 	}
 	return *p
 }
+
+// runes is the length of a string as the API model counts it.
+func runes(s string) int { return utf8.RuneCountInString(s) }
 
 // encodeSet is the record set as the API answers it.
 func encodeSet(s *recordSet) api.ResourceRecordSet {

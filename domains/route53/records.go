@@ -2,9 +2,13 @@ package route53
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mulgadc/spinifex/foundation/state/kvstore"
 )
 
 // Bucket holds everything of this domain; doc.go lists its keys.
@@ -126,8 +130,19 @@ type delegationRecord struct {
 	Since       time.Time `json:"since"`
 }
 
+// accountRecord is "000000000000.account.<account>": this account has, or had, a hosted zone. It is
+// written before the account's first zone and never deleted, so that the loops find every zone by
+// lists of single accounts, whatever else the bucket holds.
+type accountRecord struct {
+	Version int `json:"version"`
+}
+
+// systemAccount owns what belongs to no account.
+const systemAccount = "000000000000"
+
 // Kinds of keys, the second token of a key.
 const (
+	kindAccount    = "account"
 	kindZone       = "zone"
 	kindCaller     = "caller"
 	kindChange     = "change"
@@ -139,6 +154,26 @@ func zoneKey(account, id string) string       { return account + "." + kindZone 
 func changeKey(account, id string) string     { return account + "." + kindChange + "." + id }
 func statusKey(account, id string) string     { return account + "." + kindStatus + "." + id }
 func delegationKey(account, id string) string { return account + "." + kindDelegation + "." + id }
+
+// callerKey escapes the reference, which may hold any character. One that would make too long a key
+// stands as its hash, behind "==", which no escaped name begins with.
+func callerKey(account, reference string) string {
+	token := kvstore.EscapeToken(reference)
+	if len(token) > maxReferenceToken {
+		sum := sha256.Sum256([]byte(reference))
+		token = "==" + hex.EncodeToString(sum[:])
+	}
+	return account + "." + kindCaller + "." + token
+}
+
+// maxReferenceToken keeps keys readable; 128 plain characters always fit.
+const maxReferenceToken = 256
+
+// accountKey is the entry of an account in the index of accounts.
+func accountKey(account string) string { return systemAccount + "." + kindAccount + "." + account }
+
+// prefix is the prefix of all keys of a kind of an account.
+func prefix(account, kind string) string { return account + "." + kind + "." }
 
 // splitKey takes a key of the bucket apart; ok is false for a key of another shape.
 func splitKey(key string) (account, kind, id string, ok bool) {
@@ -155,8 +190,8 @@ func nextSerial(prev uint32, now time.Time) uint32 {
 	return max(prev+1, uint32(now.Unix())) // seconds fit until 2106
 }
 
-// newZoneID and newChangeID make random ids of 20 characters: with AWS's prefix they keep within
-// the model's 32. They have 95 bits of chance.
+// newZoneID and newChangeID make random ids of 20 characters, with 95 bits of chance: AWS's prefix
+// and they keep within the model's 32.
 func newZoneID() string   { return "Z" + rand.Text()[:19] }
 func newChangeID() string { return "C" + rand.Text()[:19] }
 

@@ -78,7 +78,7 @@ func knownType(typ string) bool { return parserOf(typ) != nil }
 // rdata checks one value of a record set and returns it as the DNS server loads it: presentation
 // format in the DNS library's own spelling. typ must be known.
 func rdata(typ, value string) (string, *problem) {
-	if len(value) > maxValue {
+	if runes(value) > maxValue {
 		return "", &problem{"CharacterStringTooLong", "Value is too long", value}
 	}
 	fields, p := splitValue(value)

@@ -136,13 +136,14 @@ func defaultDataDir(environ []string, host Host) string {
 
 // xdg looks up a base directory; the specification says to ignore one that is not absolute.
 func xdg(environ []string, name, home, fallback string) string {
-	if dir := lookup(environ, name); filepath.IsAbs(dir) {
+	if dir := Lookup(environ, name); filepath.IsAbs(dir) {
 		return dir
 	}
 	return filepath.Join(home, fallback)
 }
 
-func lookup(environ []string, name string) string {
+// Lookup returns the value of a variable in an environment, "" when it is not set.
+func Lookup(environ []string, name string) string {
 	value := ""
 	for _, entry := range environ {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/mulgadc/spinifex/foundation/privatefile"
 )
 
 // Role is what a process does on its node.
@@ -124,7 +126,7 @@ func (d *DataDir) recordStart(path string, lock *os.File) error {
 	}
 	all := append(earlier, d.incarnation)
 	all = all[max(0, len(all)-maxIncarnations):]
-	return writeDurably(path, []byte(incarnationsVersion+binding+"\n"+strings.Join(all, "\n")+"\n"))
+	return privatefile.Write(path, []byte(incarnationsVersion+binding+"\n"+strings.Join(all, "\n")+"\n"))
 }
 
 // readIncarnations returns what the file lists; nothing when it is absent, damaged or not of this
@@ -162,23 +164,17 @@ func bindingOf(lock *os.File) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
+// loadNodeID reads the node's id, or makes it. Two roles of one new node that do so at once get the same.
 func (d *DataDir) loadNodeID() error {
 	path := d.Path("node_id")
-	text, err := os.ReadFile(path)
-	if err == nil {
-		if d.nodeID = strings.TrimSpace(string(text)); !isID(d.nodeID) {
-			return fmt.Errorf("%s is damaged: want 32 hexadecimal digits", path)
-		}
-		return nil
+	text, err := privatefile.ReadOrCreate(path, func() ([]byte, error) { return []byte(randomID() + "\n"), nil })
+	if err != nil {
+		return fmt.Errorf("node id: %w", err)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the node id: %w", err)
+	if d.nodeID = strings.TrimSpace(string(text)); !isID(d.nodeID) {
+		return fmt.Errorf("%s is damaged: want 32 hexadecimal digits", path)
 	}
-	// Two roles of one new node may get here at once: both take the file that was linked first.
-	if err := createOnce(path, []byte(randomID()+"\n")); err != nil {
-		return fmt.Errorf("make the node id: %w", err)
-	}
-	return d.loadNodeID()
+	return nil
 }
 
 // privateDir makes a directory that only its owner may enter, or makes an existing one so.
@@ -217,52 +213,6 @@ func lockFile(path string) (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
-}
-
-// writeDurably replaces a file; after a crash it has the old or the new content.
-func writeDurably(path string, content []byte) error {
-	temp, err := writeTemp(path, content)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// createOnce writes a file whole unless it exists.
-func createOnce(path string, content []byte) error {
-	temp, err := writeTemp(path, content)
-	if err != nil {
-		return err
-	}
-	err = os.Link(temp, path)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	return errors.Join(err, os.Remove(temp), syncDir(filepath.Dir(path)))
-}
-
-// writeTemp writes a file beside path, mode 0600, and syncs it.
-func writeTemp(path string, content []byte) (string, error) {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = temp.Write(content)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(temp.Name()))
-	}
-	return temp.Name(), nil
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // randomID returns 128 random bits as 32 hexadecimal digits.

@@ -133,6 +133,7 @@ func TestDamagedOrForeignIncarnationsProveNothing(t *testing.T) {
 	t.Run("copied directory", func(t *testing.T) {
 		copied := filepath.Join(t.TempDir(), "copy")
 		require.NoError(t, os.CopyFS(copied, os.DirFS(path)))
+		require.NoError(t, os.Chmod(filepath.Join(copied, "node_id"), 0o600)) // CopyFS has given it 0644
 		c := open(t, copied, RoleDaemon)
 		assert.False(t, c.ProvenDead(alive), "the original still runs")
 		assert.True(t, strings.HasPrefix(readText(t, c.Path("roles", "daemon", "incarnations")), incarnationsVersion))

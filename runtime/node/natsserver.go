@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/mulgadc/spinifex/foundation/privatefile"
 )
 
 // MaxPayload is the largest message that the embedded server carries, in bytes.
@@ -37,12 +39,7 @@ type Client struct {
 // means that none ever ran there.
 func ReadClient(dataDir string) (Client, error) {
 	var c Client
-	root, err := os.OpenRoot(dataDir)
-	if err != nil {
-		return c, fmt.Errorf("read the NATS credentials: %w", err)
-	}
-	defer root.Close()
-	text, err := root.ReadFile("nats/client.json")
+	text, err := privatefile.Read(filepath.Join(dataDir, "nats", "client.json"))
 	if err != nil {
 		return c, fmt.Errorf("read the NATS credentials of %s: %w", dataDir, err)
 	}
@@ -193,10 +190,7 @@ func clientPassword(data *DataDir) (string, error) {
 func writeClient(data *DataDir, c Client) error {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err == nil {
-		err = os.MkdirAll(data.Path("nats"), 0o700)
-	}
-	if err == nil {
-		err = writeDurably(data.Path("nats", "client.json"), append(text, '\n'))
+		err = privatefile.Write(data.Path("nats", "client.json"), append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("write the NATS credentials: %w", err)

@@ -18,23 +18,23 @@ type service struct {
 
 // loadServices makes the services of a table of operations.
 func loadServices(table []aws.Operation, log *slog.Logger) (map[string]*service, error) {
-	bySigning := map[string]string{}
+	bySigning := map[string]*models.Service{}
 	for _, name := range models.Names() {
 		model, err := models.Load(name)
 		if err != nil {
 			return nil, fmt.Errorf("ingress: %w", err)
 		}
-		bySigning[model.Metadata.Signing()] = name
+		bySigning[model.Metadata.Signing()] = model
 	}
 	services := map[string]*service{}
 	for _, op := range table {
 		s := services[op.Service]
 		if s == nil {
-			name, ok := bySigning[op.Service]
-			if !ok {
+			model := bySigning[op.Service]
+			if model == nil {
 				return nil, fmt.Errorf("ingress: operation %s: no API model signs as %q", op.Name, op.Service)
 			}
-			codec, err := wire.Load(name, wire.Limits{})
+			codec, err := wire.New(model, wire.Limits{})
 			if err != nil {
 				return nil, fmt.Errorf("ingress: %w", err)
 			}

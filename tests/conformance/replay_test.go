@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mulgadc/spinifex/foundation/aws/wire"
 	"github.com/mulgadc/spinifex/internal/cloud"
 	"github.com/mulgadc/spinifex/internal/testkit"
 )
@@ -69,7 +70,8 @@ type replay struct {
 	// want is every record set that the replay has put into its zones.
 	want map[string]recordSet
 	// reads are the answers to reads since the last change of anything.
-	reads map[string]string
+	reads   map[string]string
+	checked *checked
 }
 
 var (
@@ -90,7 +92,7 @@ const (
 func TestTerraformsCallsReplay(t *testing.T) {
 	r := &replay{
 		t: t, node: start(t), ids: map[string]string{recordedPrivateZone: ""},
-		want: map[string]recordSet{}, reads: map[string]string{},
+		want: map[string]recordSet{}, reads: map[string]string{}, checked: newChecked(t),
 	}
 	replayed := 0
 	for i, c := range readRecorded(t) {
@@ -103,9 +105,10 @@ func TestTerraformsCallsReplay(t *testing.T) {
 		}
 	}
 	assert.Greater(t, replayed, 70, "most of the recording concerns what is served")
+	r.checked.assertClean(t)
 	assert.Empty(t, r.want, "every record set was deleted")
 
-	left := r.node.Send("route53", "GET", "/2013-04-01/hostedzone", "", "")
+	left := r.send("route53", "GET", "/2013-04-01/hostedzone", "", "")
 	assert.Equal(t, http.StatusOK, left.Status)
 	assert.NotContains(t, left.Body, "<HostedZone>", "deletes leave nothing")
 	assert.Contains(t, r.node.DigFull("www.example.internal", "A").Stdout, "status: REFUSED", "the deleted zone is no longer served")
@@ -125,7 +128,7 @@ func (r *replay) call(i int, c recorded) bool {
 	method, path, rest := strings.Cut(c.Action, " ")
 	if !rest {
 		form := url.Values{"Action": {c.Action}, "Version": {"2011-06-15"}}
-		got := r.node.Send(c.Service, "POST", "/", "application/x-www-form-urlencoded; charset=utf-8", form.Encode())
+		got := r.send(c.Service, "POST", "/", "application/x-www-form-urlencoded; charset=utf-8", form.Encode())
 		return assert.Equalf(r.t, c.Status, got.Status, "line %d: %s", i+1, got.Body)
 	}
 	if changeInPath.MatchString(path) {
@@ -135,7 +138,7 @@ func (r *replay) call(i int, c recorded) bool {
 		path = strings.Replace(path, m[1], r.ids[m[1]], 1)
 	}
 	body := c.Params["_xml"]
-	got := r.node.Send(c.Service, method, path+query(c.Params), contentType(body), body)
+	got := r.send(c.Service, method, path+query(c.Params), contentType(body), body)
 	status, answer := got.Status, got.Body
 	if strings.Contains(body, "<VPC>") {
 		return assert.Equalf(r.t, http.StatusBadRequest, status, "line %d: a zone with a VPC is refused, clearly: %s", i+1, answer)
@@ -172,7 +175,7 @@ func query(params map[string]string) string {
 
 func (r *replay) waitInSync(i int, path string) bool {
 	testkit.Eventually(r.t, 30*time.Second, func() (bool, string) {
-		got := r.node.Send("route53", "GET", path, "", "")
+		got := r.send("route53", "GET", path, "", "")
 		require.Equalf(r.t, http.StatusOK, got.Status, "line %d: %s", i+1, got.Body)
 		return strings.Contains(got.Body, "<Status>INSYNC</Status>"), got.Body
 	})
@@ -236,4 +239,19 @@ func (r *replay) noteWrite(i int, body, answer string) bool {
 		}
 	}
 	return true
+}
+
+// send has the model checker look at every answer.
+func (r *replay) send(service, method, path, contentType, body string) cloud.Answer {
+	r.t.Helper()
+	got := r.node.Send(service, method, path, contentType, body)
+	codec, err := wire.Load(service, wire.Limits{})
+	require.NoError(r.t, err)
+	req, err := http.NewRequestWithContext(r.t.Context(), method, path, nil)
+	require.NoError(r.t, err)
+	req.Header.Set("Content-Type", contentType)
+	matched, err := codec.Match(req, []byte(body))
+	require.NoError(r.t, err)
+	r.checked.answer(service, matched.Operation.Name, got.Status, got.Header, []byte(got.Body))
+	return got
 }

@@ -6,8 +6,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-
-	"github.com/mulgadc/spinifex/foundation/lifecycle/reconciler"
 )
 
 // LoopRecorder counts the passes and restarts of loops:
@@ -31,19 +29,14 @@ func NewLoopRecorder(meter metric.Meter) (*LoopRecorder, error) {
 	return r, m.err
 }
 
-// Observe returns what reconciler.Options.Observe wants for the loop of that name.
-func (r *LoopRecorder) Observe(loop string) func(reconciler.Result, error, time.Duration) {
-	set := func(result string) metric.MeasurementOption {
-		return metric.WithAttributes(attribute.String("loop", loop), attribute.String("result", result))
+// Pass counts a pass of a loop; err is nil when it went well.
+func (r *LoopRecorder) Pass(loop string, err error, took time.Duration) {
+	result := "done"
+	if err != nil {
+		result = "failed"
 	}
-	done, failed := set("done"), set("failed")
-	return func(_ reconciler.Result, err error, took time.Duration) {
-		result := done
-		if err != nil {
-			result = failed
-		}
-		r.pass.Record(context.Background(), took.Seconds(), result) // a pass belongs to no request
-	}
+	r.pass.Record(context.Background(), took.Seconds(), // a pass belongs to no request
+		metric.WithAttributes(attribute.String("loop", loop), attribute.String("result", result)))
 }
 
 // Restarted counts a restart; it is what supervise.Options.OnRestart wants.

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/mulgadc/spinifex/foundation/lifecycle/reconciler"
 	"github.com/mulgadc/spinifex/foundation/state/kvsync"
 	"github.com/mulgadc/spinifex/foundation/telemetry"
 )
@@ -128,9 +127,8 @@ func TestLoopsBecomeMetrics(t *testing.T) {
 	rec, err := telemetry.NewLoopRecorder(tel.Meter("test"))
 	require.NoError(t, err)
 	get := serve(t, tel, &telemetry.Readiness{})
-	observe := rec.Observe("dns.drift")
-	observe(reconciler.Result{}, nil, 20*time.Millisecond)
-	observe(reconciler.Result{}, errors.New("boom"), time.Second)
+	rec.Pass("dns.drift", nil, 20*time.Millisecond)
+	rec.Pass("dns.drift", errors.New("boom"), time.Second)
 	rec.Restarted("dns.drift", errors.New("boom"))
 	_, body := get("/metrics")
 	assert.Contains(t, body, `spinifex_loop_pass_seconds_count{loop="dns.drift",result="done"} 1`)

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// failure is an error of the work itself; every other error that a command returns is one of its
+// usage or configuration.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// failed marks an error of the work itself. failed(nil) is nil.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks to stop. From then on signals do what they do by default: a second one ends
+	// the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// run is main without the process around it; it returns the exit status.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	root := newRoot(&app{environ: environ, host: thisHost(), stdout: stdout, stderr: stderr})
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintln(stderr, "spinifex:", err)
+	if _, ok := errors.AsType[*failure](err); ok {
+		return exitFailed
+	}
+	return exitUsage
+}

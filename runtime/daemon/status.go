@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mulgadc/spinifex/foundation/messaging"
+	"github.com/mulgadc/spinifex/foundation/state/kvstore"
+	"github.com/mulgadc/spinifex/foundation/state/kvsync"
+)
+
+const (
+	// locksSubject is where every process tells which leases it has.
+	locksSubject = "spinifex.locks.status"
+	// locksWait is how long answers are gathered.
+	locksWait = 500 * time.Millisecond
+)
+
+// ProcessLocks is what one process says about its leases.
+type ProcessLocks struct {
+	// Process is the holder name, "<node>/<role>".
+	Process     string      `json:"process"`
+	Incarnation string      `json:"incarnation"`
+	Locks       []LeaseView `json:"locks"`
+}
+
+// LeaseView is one lease as its process sees it.
+type LeaseView struct {
+	Key  string `json:"key"`
+	Held bool   `json:"held"`
+	// Generation of the acquisition, 0 when not held.
+	Generation uint64 `json:"generation"`
+	// ValidForMS is how long the process may still believe that it holds the key.
+	ValidForMS int64 `json:"valid_for_ms"`
+	TTLMS      int64 `json:"ttl_ms"`
+}
+
+// answerLocks answers questions about this process's leases until ctx ends.
+func answerLocks(ctx context.Context, conn *messaging.Conn, process, incarnation string, leases []*kvsync.Lease) error {
+	return conn.AnswerSurveys(ctx, locksSubject, func() ([]byte, error) {
+		views := make([]LeaseView, 0, len(leases))
+		for _, lease := range leases {
+			view := LeaseView{Key: lease.Key(), ValidForMS: lease.ValidFor().Milliseconds(), TTLMS: lease.TTL().Milliseconds()}
+			if tok, held := lease.Token(); held {
+				view.Held, view.Generation = true, tok.Generation
+			}
+			views = append(views, view)
+		}
+		return json.Marshal(ProcessLocks{Process: process, Incarnation: incarnation, Locks: views})
+	})
+}
+
+// Lock is a key of the sync bucket, with what its holder and its contenders say about it.
+type Lock struct {
+	Key        string `json:"key"`
+	Holder     string `json:"holder"`
+	Generation uint64 `json:"generation"`
+	// AgeMS is the time since the last landed write, by this machine's clock.
+	AgeMS int64 `json:"age_ms"`
+	// TTLMS is 0 for a claim, which does not lapse.
+	TTLMS int64 `json:"ttl_ms"`
+	// Answered is true when the holder's process has answered and holds just this generation; only then
+	// ValidForMS says something.
+	Answered   bool  `json:"answered"`
+	ValidForMS int64 `json:"valid_for_ms"`
+	// Contenders are the other processes that want the key.
+	Contenders []string `json:"contenders,omitempty"`
+	// Reason stands in a record that is being transferred or was broken.
+	Reason string `json:"reason,omitempty"`
+	// Undecodable is true when the value is no record; Holder is then empty.
+	Undecodable bool `json:"undecodable,omitempty"`
+}
+
+// ErrNoLocks: no process of this release has made the bucket of the locks yet.
+var ErrNoLocks = errors.New("the bucket " + kvstore.SyncBucket + " does not exist: no daemon has started on this NATS server yet")
+
+// LockBook looks at the locks of a cloud and changes none but by Break. It never makes the bucket.
+type LockBook struct {
+	conn   *messaging.Conn
+	bucket *kvstore.Bucket
+}
+
+// NewLockBook makes a LockBook on a connection; it does no I/O.
+func NewLockBook(conn *messaging.Conn) *LockBook {
+	return &LockBook{conn: conn, bucket: kvstore.OpenSyncBucket(conn.JetStream())}
+}
+
+// List returns all locks in the order of their keys, after asking every process for half a second.
+func (b *LockBook) List(ctx context.Context) ([]Lock, error) {
+	if err := b.exists(ctx); err != nil {
+		return nil, err
+	}
+	answers, err := askLocks(ctx, b.conn)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	locks := []Lock{}
+	for entry, err := range b.bucket.List(ctx, "") {
+		if err != nil {
+			return nil, fmt.Errorf("list locks: %w", err)
+		}
+		locks = append(locks, newLock(entry, answers, now))
+	}
+	slices.SortFunc(locks, func(a, b Lock) int { return strings.Compare(a.Key, b.Key) })
+	return locks, nil
+}
+
+// Show returns one lock; its error is kvstore.ErrNotFound when the key is free.
+func (b *LockBook) Show(ctx context.Context, key string) (Lock, error) {
+	if err := b.exists(ctx); err != nil {
+		return Lock{}, err
+	}
+	answers, err := askLocks(ctx, b.conn)
+	if err != nil {
+		return Lock{}, err
+	}
+	entry, err := b.bucket.Get(ctx, key)
+	if err != nil {
+		return Lock{}, fmt.Errorf("show lock %s: %w", key, err)
+	}
+	return newLock(entry, answers, time.Now()), nil
+}
+
+// Watch sends who has the key, or the keys below a prefix that ends in a dot, or all for "", and then
+// each change, until ctx ends or the watch breaks.
+func (b *LockBook) Watch(ctx context.Context, keyOrPrefix string) (<-chan kvsync.Change, error) {
+	if err := b.exists(ctx); err != nil {
+		return nil, err
+	}
+	return kvsync.Observe(ctx, b.bucket, keyOrPrefix)
+}
+
+// Break frees a key that still has the generation given; else it is kvsync.ErrRevisionMismatch.
+func (b *LockBook) Break(ctx context.Context, key string, generation uint64, reason string) error {
+	if err := b.exists(ctx); err != nil {
+		return err
+	}
+	entry, err := b.bucket.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("break lock %s: %w", key, err)
+	}
+	lock := newLock(entry, nil, time.Now())
+	if lock.Generation != generation {
+		return fmt.Errorf("break lock %s: it is at generation %d, not %d: %w", key, lock.Generation, generation, kvsync.ErrRevisionMismatch)
+	}
+	return kvsync.Break(ctx, b.bucket, key, kvsync.Token{Holder: lock.Holder, Generation: lock.Generation}, reason)
+}
+
+// exists keeps a command that only looks from making the bucket: opening it would.
+func (b *LockBook) exists(ctx context.Context) error {
+	_, _, _, found, err := kvstore.LastWrite(ctx, b.conn.JetStream(), b.bucket.Name())
+	if err != nil {
+		return err
+	}
+	if !found { // the bucket's schema version is never deleted
+		return ErrNoLocks
+	}
+	return nil
+}
+
+func askLocks(ctx context.Context, conn *messaging.Conn) ([]ProcessLocks, error) {
+	raw, err := conn.Survey(ctx, locksSubject, locksWait)
+	if err != nil {
+		return nil, fmt.Errorf("ask for locks: %w", err)
+	}
+	var answers []ProcessLocks
+	for _, body := range raw {
+		var a ProcessLocks
+		if json.Unmarshal(body, &a) == nil && a.Process != "" { // another release's answer may be anything
+			answers = append(answers, a)
+		}
+	}
+	return answers, nil
+}
+
+// newLock joins a record with the answers.
+func newLock(entry kvstore.Entry, answers []ProcessLocks, now time.Time) Lock {
+	lock := Lock{Key: entry.Key, Generation: entry.Rev, AgeMS: max(0, now.Sub(entry.Created).Milliseconds())}
+	var record struct {
+		Holder     string `json:"holder"`
+		Generation uint64 `json:"generation"`
+		TTLMillis  int64  `json:"ttl_ms"`
+		Reason     string `json:"reason"`
+	}
+	if err := json.Unmarshal(entry.Value, &record); err != nil || record.Holder == "" {
+		lock.Undecodable = true
+	} else {
+		lock.Holder, lock.TTLMS, lock.Reason = record.Holder, record.TTLMillis, record.Reason
+		if record.Generation != 0 { // an acquiring write cannot know its own revision
+			lock.Generation = record.Generation
+		}
+	}
+	for _, a := range answers {
+		for _, view := range a.Locks {
+			switch {
+			case view.Key != lock.Key:
+			case a.Process == lock.Holder && view.Held && view.Generation == lock.Generation:
+				lock.Answered, lock.ValidForMS = true, view.ValidForMS
+			case a.Process != lock.Holder:
+				lock.Contenders = append(lock.Contenders, a.Process)
+			}
+		}
+	}
+	slices.Sort(lock.Contenders)
+	return lock
+}

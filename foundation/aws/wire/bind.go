@@ -162,7 +162,7 @@ func (s *Service) tree(sh *models.Shape, v reflect.Value) (any, error) {
 }
 
 func (s *Service) structTree(sh *models.Shape, v reflect.Value) (any, error) {
-	member := func(name string) reflect.Value { return reflect.Value{} }
+	var member func(name string) reflect.Value // invalid where absent
 	switch {
 	case v.Kind() == reflect.Struct:
 		fields := s.fieldsOf(v.Type())

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -154,7 +155,7 @@ func (v *validator) text(sh *models.Shape, text, path string) {
 }
 
 func (v *validator) number(sh *models.Shape, f float64, shown, path string) {
-	if sh.Min != nil && f < *sh.Min {
+	if sh.Min != nil && (f < *sh.Min || math.IsNaN(f)) {
 		v.fail(path, "'"+shown+"'", "have value greater than or equal to "+bound(*sh.Min))
 	}
 	if sh.Max != nil && f > *sh.Max {

@@ -125,12 +125,13 @@ func (x *xmlReader) value(m *models.Ref, start xml.StartElement, prev any) (any,
 	return parseScalar(m.Shape, formatOr(m, "iso8601"), text), nil
 }
 
-// children calls f for each element inside the one that start opened, and returns after its end.
+// children calls f for each element inside the one that start opened, and returns after its end. The
+// decoder takes care that there is one.
 func (x *xmlReader) children(start xml.StartElement, f func(xml.StartElement) error) error {
 	for {
 		tok, err := x.next()
 		if err != nil {
-			return unexpectedEnd(err)
+			return err
 		}
 		switch t := tok.(type) {
 		case xml.EndElement:
@@ -145,13 +146,6 @@ func (x *xmlReader) children(start xml.StartElement, f func(xml.StartElement) er
 			}
 		}
 	}
-}
-
-func unexpectedEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return malformedf("The XML you provided ends inside an element.")
-	}
-	return err
 }
 
 func (x *xmlReader) structure(sh *models.Shape, start xml.StartElement) (map[string]any, error) {
@@ -247,7 +241,7 @@ func (x *xmlReader) text(start xml.StartElement) (string, error) {
 	for {
 		tok, err := x.next()
 		if err != nil {
-			return "", unexpectedEnd(err)
+			return "", err
 		}
 		switch t := tok.(type) {
 		case xml.EndElement:

@@ -32,7 +32,7 @@ func run(args []string, stderr io.Writer) error {
 		return err
 	}
 	if *from == "" || flags.NArg() == 0 {
-		return errors.New("usage: refresh -from WHEEL [-out DIRECTORY] SERVICE...")
+		return errors.New("usage: refresh -from WHEEL [-out DIRECTORY] SERVICE [SERVICE]")
 	}
 	src, done, err := open(*from)
 	if err != nil {

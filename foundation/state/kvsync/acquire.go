@@ -179,7 +179,6 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 		tok: tok, session: s, rev: o.rev, sent: o.sent, lost: make(chan struct{}),
 	}
 	l.acq = a
-	l.ghosts = nil
 	l.obs = observation{rev: o.rev}
 	kind := EventAcquired
 	if reason == "expired" || reason == "dead" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -34,7 +33,7 @@ func (c *campaign) win(ctx context.Context) (Token, error) {
 	w := c.lease.watch(ctx)
 	defer w.stop()
 	for {
-		tok, err := c.lease.TryLock(ctx)
+		tok, err := c.try(ctx)
 		switch {
 		case err == nil:
 			c.jitter /= 2
@@ -57,6 +56,13 @@ func (c *campaign) win(ctx context.Context) (Token, error) {
 	}
 }
 
+// try is one TryLock that a stuck store cannot hold for good: an answer that takes T grants nothing.
+func (c *campaign) try(ctx context.Context) (Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.lease.ttl)
+	defer cancel()
+	return c.lease.TryLock(ctx)
+}
+
 // waitHere reports whether this very process was in the way, after waiting until it is no more.
 func (l *Lease) waitHere(ctx context.Context) bool {
 	l.mu.Lock()
@@ -77,7 +83,7 @@ func (l *Lease) waitHere(ctx context.Context) bool {
 // its time to live, or the backstop's turn has come.
 func (c *campaign) wait(ctx context.Context, w *leaseWatch) {
 	l := c.lease
-	poll := time.Now().Add(l.ttl/pollPart - rand.N(l.ttl/(4*pollPart)+1))
+	poll := time.Now().Add(l.ttl/pollPart - l.jitter(l.ttl/(4*pollPart)))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	freed := false
@@ -105,12 +111,12 @@ func (c *campaign) wait(ctx context.Context, w *leaseWatch) {
 					return
 				}
 				freed = true
-				poll = time.Now().Add(rand.N(c.jitter))
+				poll = time.Now().Add(l.jitter(c.jitter))
 				c.jitter = min(2*c.jitter, maxJitter)
 			case freed && !u.Deleted:
 				// Somebody was faster: nothing is sent.
 				freed = false
-				poll = time.Now().Add(l.ttl/pollPart - rand.N(l.ttl/(4*pollPart)+1))
+				poll = time.Now().Add(l.ttl/pollPart - l.jitter(l.ttl/(4*pollPart)))
 			}
 		}
 	}

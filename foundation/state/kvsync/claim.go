@@ -41,15 +41,14 @@ func newClaim(store KVStore, key, holder string) *Claim {
 	return &Claim{store: store, key: key, holder: holder}
 }
 
-// enter makes this goroutine the only one that works on the claim.
-func (c *Claim) enter() bool {
+// enter makes this goroutine the only one that works on the claim, unless another one is, and says what
+// it holds: in one step, since what was held a moment ago may be another goroutine's now.
+func (c *Claim) enter() (mine Token, rev uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy {
-		return false
-	}
+	ok = !c.busy
 	c.busy = true
-	return true
+	return c.tok, c.rev, ok
 }
 
 func (c *Claim) leave(tok Token, rev uint64) {
@@ -58,18 +57,16 @@ func (c *Claim) leave(tok Token, rev uint64) {
 	c.busy, c.tok, c.rev = false, tok, rev
 }
 
-func (c *Claim) current() (Token, uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tok, c.rev
-}
-
 // TryLock acquires the claim, or adopts it where this holder's own incarnation, or one that the store
 // proves dead, has it. It is *HeldError when another has it, or another goroutine of this process does.
 func (c *Claim) TryLock(ctx context.Context) (Token, error) {
-	tok, _ := c.current()
-	if tok != (Token{}) || !c.enter() {
-		return Token{}, &HeldError{Key: c.key, Current: Token{Holder: c.holder, Generation: tok.Generation}}
+	mine, rev, ok := c.enter()
+	if ok && mine != (Token{}) {
+		c.leave(mine, rev)
+		ok = false
+	}
+	if !ok {
+		return Token{}, &HeldError{Key: c.key, Current: Token{Holder: c.holder, Generation: mine.Generation}}
 	}
 	tok, rev, err := c.acquire(ctx)
 	c.leave(tok, rev)
@@ -112,17 +109,18 @@ func (c *Claim) acquire(ctx context.Context) (Token, uint64, error) {
 // Unlock frees the claim if it is still held with tok. ErrLost means that the key is gone or another's;
 // after any other error the claim is still held, as far as is known.
 func (c *Claim) Unlock(ctx context.Context, tok Token) error {
-	mine, rev := c.current()
-	if !c.enter() {
+	mine, held, ok := c.enter()
+	if !ok {
 		return fmt.Errorf("unlock claim %s: another call is under way: %w", c.key, ErrUnavailable)
 	}
+	rev := held
 	if mine != tok {
 		rev = tok.Generation // a claim's record is written once, unless it was adopted
 	}
 	err := c.free(ctx, tok, rev)
 	switch {
 	case mine != tok:
-		c.leave(mine, c.rev)
+		c.leave(mine, held)
 	case err == nil || errors.Is(err, ErrLost):
 		c.leave(Token{}, 0)
 	default:
@@ -170,8 +168,8 @@ func (c *Claim) free(ctx context.Context, tok Token, rev uint64) error {
 // TakeOver moves the claim to this holder only while it is held by exactly from; otherwise it is
 // *HeldError that names who has it, with a zero Token when nobody does.
 func (c *Claim) TakeOver(ctx context.Context, from Token) (Token, error) {
-	mine, rev := c.current()
-	if !c.enter() {
+	mine, rev, ok := c.enter()
+	if !ok {
 		return Token{}, &HeldError{Key: c.key, Current: Token{Holder: c.holder, Generation: mine.Generation}}
 	}
 	tok, newRev, err := c.takeOver(ctx, from)

@@ -49,19 +49,22 @@ func lead(ctx context.Context, lease *Lease, tok Token, onGained func(context.Co
 	defer cancel(ErrLost)
 	lost := lease.Lost()
 	work := make(chan error, 1)
-	if onGained == nil {
-		close(work)
-	} else {
-		go func() {
-			defer close(work)
-			work <- guard(func() error { return onGained(term) })
-		}()
-	}
+	go func() {
+		defer close(work)
+		if onGained == nil {
+			work <- nil
+			return
+		}
+		work <- guard(func() error { return onGained(term) })
+	}()
 	running := work
 	for {
 		select {
-		case err := <-running:
+		case err, returned := <-running:
 			running = nil // closed, or its one result taken
+			if !returned {
+				err = errExited
+			}
 			if err == nil {
 				continue
 			}
@@ -128,7 +131,10 @@ func callLost(lease *Lease, onLost func()) {
 	}
 }
 
-var errPanic = errors.New("panic")
+var (
+	errPanic  = errors.New("panic")
+	errExited = errors.New("the goroutine exited without returning")
+)
 
 func guard(f func() error) (err error) {
 	defer func() {

@@ -3,7 +3,6 @@ package kvsync
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 )
 
@@ -77,7 +76,9 @@ func (k *keeper) validFor() (valid time.Duration, ended bool) {
 // send starts a renewal, unless too many are stuck, and sets when the next try is due if this one
 // is not answered.
 func (k *keeper) send(ctx context.Context) {
-	k.due = time.Now().Add(retryAfter(k.ttl))
+	// The nearer the end the sooner: an outage that is over before the end must not cost the lease.
+	valid, _ := k.validFor()
+	k.due = time.Now().Add(max(minRetry, min(retryAfter(k.ttl), valid/2)))
 	if k.inFlight >= maxInFlight {
 		return
 	}
@@ -160,7 +161,7 @@ func (k *keeper) again() {
 		return
 	}
 	k.quick++
-	k.due = time.Now().Add(min(quickRetry/2+rand.N(quickRetry), retryAfter(k.ttl)))
+	k.due = time.Now().Add(min(quickRetry/2+k.jitter(quickRetry), retryAfter(k.ttl)))
 }
 
 // extend counts a landed renewal from its own send. One that belongs to an ended acquisition, or whose

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 )
@@ -44,6 +47,7 @@ type Lease struct {
 	closed chan struct{} // what Lost answers before the first acquisition
 	gone   chan struct{} // closed when the lease is forgotten
 	warned bool          // an undecodable record has been logged
+	rng    *rand.Rand    // of jitter; nil until it is needed
 }
 
 // acquisition is one term of holding the lease. Its mutable fields are guarded by the lease's mutex.
@@ -172,13 +176,13 @@ func (l *Lease) Context(parent context.Context) context.Context {
 // still land, in which case the next TryLock of this Lease adopts it and others wait T.
 func (l *Lease) TryLock(ctx context.Context) (Token, error) {
 	l.mu.Lock()
-	now := readClock()
+	if l.acq != nil && !l.acq.ended && l.validForLocked(readClock()) <= 0 {
+		l.endLocked(l.acq, EventLost, "expired") // its keeper has not run yet, such as after a suspend
+	}
 	switch {
 	case l.dead:
 		l.mu.Unlock()
 		return Token{}, fmt.Errorf("lease %s was forgotten: %w", l.key, ErrLost)
-	case l.acq != nil && !l.acq.ended && l.validForLocked(now) <= 0:
-		l.endLocked(l.acq, EventLost, "expired") // its keeper has not run yet, such as after a suspend
 	case l.busy || l.acq != nil && !l.acq.ended:
 		err := &HeldError{Key: l.key, Current: Token{Holder: l.holder}}
 		if l.acq != nil {
@@ -192,7 +196,7 @@ func (l *Lease) TryLock(ctx context.Context) (Token, error) {
 
 	tok, err := l.acquire(ctx)
 
-	if dead := l.idle(); err == nil && dead { // forgotten while the write was under way
+	if dead := l.idle(ctx); err == nil && dead { // forgotten while the write was under way
 		l.Unlock(ctx, tok)
 		return Token{}, fmt.Errorf("lease %s was forgotten: %w", l.key, ErrLost)
 	}
@@ -203,6 +207,13 @@ func (l *Lease) TryLock(ctx context.Context) (Token, error) {
 // held at that generation. It does not wait for a stuck renewal, and takes at most 5 s whatever ctx
 // and the store do.
 func (l *Lease) Unlock(ctx context.Context, tok Token) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBudget)
+	defer cancel()
+	l.unlock(ctx, tok)
+}
+
+// unlock is Unlock within ctx.
+func (l *Lease) unlock(ctx context.Context, tok Token) {
 	l.mu.Lock()
 	a := l.acq
 	if a == nil || a.ended || a.tok.Generation != tok.Generation {
@@ -211,19 +222,20 @@ func (l *Lease) Unlock(ctx context.Context, tok Token) {
 	}
 	rev, pending := l.releaseLocked(a, "unlocked")
 	l.mu.Unlock()
-	l.eraseWithin(ctx, rev, pending)
-	l.idle()
+	l.erase(ctx, rev, pending)
+	l.idle(ctx)
 }
 
-// idle ends an acquisition or release, and with the last one of a group its session.
-func (l *Lease) idle() (dead bool) {
+// idle ends an acquisition or release, and with the last one of a group its session, unless ctx is over:
+// then the session's keeper ends it later.
+func (l *Lease) idle(ctx context.Context) (dead bool) {
 	l.mu.Lock()
 	l.busy = false
 	dead = l.dead
 	held := l.acq != nil && !l.acq.ended
 	l.mu.Unlock()
-	if l.group != nil && !held {
-		l.group.retire()
+	if l.group != nil && !held && ctx.Err() == nil {
+		l.group.retire(ctx)
 	}
 	return dead
 }
@@ -259,30 +271,39 @@ func (l *Lease) lose(a *acquisition, reason string) {
 	l.endLocked(a, EventLost, reason)
 }
 
-// eraseWithin deletes the key at rev; after a refusal it looks, and deletes a pending renewal of the same
-// acquisition that landed meanwhile. What cannot be deleted lapses.
-func (l *Lease) eraseWithin(ctx context.Context, rev uint64, pending map[string]instant) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBudget)
-	defer cancel()
-	for range acquireTries {
+// erase deletes the key at rev. After a refusal it looks: a pending renewal of the same acquisition that
+// landed meanwhile is deleted, one that is still being applied is waited for. What cannot be deleted
+// before ctx ends, or after some failures, lapses.
+func (l *Lease) erase(ctx context.Context, rev uint64, pending map[string]instant) {
+	wait := quickRetry
+	for failures := 0; failures < acquireTries; {
 		err := remove(ctx, l.store, l.key, rev)
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrStoreRegressed) {
 			return
 		}
-		if !errors.Is(err, ErrRevisionMismatch) && !pause(ctx, retryAfter(l.ttl)) {
-			return
+		if !errors.Is(err, ErrRevisionMismatch) {
+			failures++
+			if !pause(ctx, retryAfter(l.ttl)) {
+				return
+			}
 		}
 		saw := load(ctx, l.store, l.key)
-		if saw.err != nil {
-			continue
-		}
-		if saw.absent || saw.bad {
+		_, ours := pending[saw.rec.Nonce]
+		switch {
+		case saw.err != nil:
+			failures++
+		case saw.absent || saw.bad:
 			return
-		}
-		if _, ours := pending[saw.rec.Nonce]; !ours && saw.rev != rev {
+		case saw.rev <= rev: // the refusal was about another write in flight
+			if !pause(ctx, l.jitter(wait)) {
+				return
+			}
+			wait = min(2*wait, retryAfter(l.ttl))
+		case !ours:
 			return
+		default:
+			rev = saw.rev
 		}
-		rev = max(rev, saw.rev)
 	}
 }
 
@@ -300,7 +321,7 @@ func (l *Lease) Transfer(ctx context.Context, tok Token, to string) error {
 	}
 	rev, pending := l.releaseLocked(a, transferredReason)
 	l.mu.Unlock()
-	defer l.idle()
+	defer l.idle(ctx)
 	rec := record{Holder: to, Nonce: newNonce(), TTLMillis: millisUp(l.ttl), Reason: transferredReason}
 	for range acquireTries {
 		o := swap(ctx, l.store, l.key, rec, rev)
@@ -343,6 +364,22 @@ func (l *Lease) noteGhostLocked(nonce string) {
 	if len(l.ghosts) > maxGhosts {
 		l.ghosts = l.ghosts[len(l.ghosts)-maxGhosts:]
 	}
+}
+
+// jitter is a random time up to d. Its source is seeded by what tells this lease apart from others, so
+// that a simulation in which that is fixed can be repeated.
+func (l *Lease) jitter(d time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rng == nil {
+		name, _, _ := strings.Cut(l.key, sessionName) // a session's own name is random
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(incarnationOf(l.store) + " " + l.holder))
+		seed := h.Sum64()
+		_, _ = h.Write([]byte(name))
+		l.rng = rand.New(rand.NewPCG(seed, h.Sum64()))
+	}
+	return time.Duration(l.rng.Int64N(int64(d) + 1))
 }
 
 func retryAfter(ttl time.Duration) time.Duration { return max(minRetry, ttl/retryPart) }

@@ -171,7 +171,8 @@ func (g *LeaseGroup) session(ctx context.Context) (*session, error) {
 // tend lives as long as a session. It ends the members with the session, notices what others did to
 // their records, and buries other processes' dead sessions.
 func (g *LeaseGroup) tend(s *session) {
-	ctx, cancel := context.WithCancel(context.Background())
+	// A store that is stuck must not keep the members from learning that the session is lost.
+	ctx, cancel := context.WithCancel(s.lease.Context(context.Background()))
 	defer cancel()
 	tick := time.NewTicker(max(g.ttl/renewPart, minRetry))
 	defer tick.Stop()
@@ -193,7 +194,7 @@ func (g *LeaseGroup) tend(s *session) {
 				g.noticed(s, u)
 			}
 		case <-tick.C:
-			g.retire()
+			g.retireWithin()
 			if w.updates == nil {
 				w.reopen(ctx)
 				g.verify(ctx, s)
@@ -204,7 +205,7 @@ func (g *LeaseGroup) tend(s *session) {
 }
 
 // retire ends the session when no member needs it. Who finds somebody inside leaves the work to them.
-func (g *LeaseGroup) retire() {
+func (g *LeaseGroup) retire(ctx context.Context) {
 	g.idle.Store(true)
 	for g.idle.Load() {
 		select {
@@ -213,12 +214,19 @@ func (g *LeaseGroup) retire() {
 			return // it looks again on leaving, or uses the session and retires it later
 		}
 		g.idle.Store(false)
-		g.endIfUnused()
+		g.endIfUnused(ctx)
 		<-g.opening
 	}
 }
 
-func (g *LeaseGroup) endIfUnused() {
+// retireWithin is retire for a caller without a bound of its own.
+func (g *LeaseGroup) retireWithin() {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockBudget)
+	defer cancel()
+	g.retire(ctx)
+}
+
+func (g *LeaseGroup) endIfUnused(ctx context.Context) {
 	s := g.current
 	if s == nil {
 		return
@@ -230,7 +238,7 @@ func (g *LeaseGroup) endIfUnused() {
 	}
 	g.current = nil
 	if tok, ok := s.lease.Token(); ok {
-		s.lease.Unlock(context.Background(), tok)
+		s.lease.unlock(ctx, tok)
 	}
 }
 

@@ -65,11 +65,20 @@ func (s *Service) ChangeResourceRecordSets(ctx context.Context, call *aws.Call, 
 	change := &pendingChange{id: newChangeID(), changeRecord: changeRecord{
 		SubmittedAt: time.Now().UTC().Truncate(time.Millisecond), Comment: value(request.Comment),
 	}}
-	_, err := s.editZone(ctx, call.Account, value(in.HostedZoneId), func(z *zoneRecord) error {
+	_, err := s.editZone(ctx, call.Account, value(in.HostedZoneId), s.batchEdit(ctx, call.Account, decoded, change))
+	if err != nil {
+		return nil, err
+	}
+	return &api.ChangeResourceRecordSetsResponse{ChangeInfo: change.info(api.ChangeStatusPending)}, nil
+}
+
+// batchEdit is the edit that applies a batch under the id of change, and fills change in.
+func (s *Service) batchEdit(ctx context.Context, account string, b *batch, change *pendingChange) func(*zoneRecord) error {
+	return func(z *zoneRecord) error {
 		if z.hasChange(change.id) {
 			return errUnchanged // an earlier try landed, only its answer was lost
 		}
-		if err := s.applyBatch(z, decoded); err != nil {
+		if err := s.applyBatch(z, b); err != nil {
 			return err
 		}
 		z.addRecentChange(change.id)
@@ -78,12 +87,8 @@ func (s *Service) ChangeResourceRecordSets(ctx context.Context, call *aws.Call, 
 		}
 		// The client learns the id after the zone is written; by then this record is true.
 		change.Zone, change.Serial = z.ID, z.Serial
-		return s.putChange(ctx, call.Account, change)
-	})
-	if err != nil {
-		return nil, err
+		return s.putChange(ctx, account, change)
 	}
-	return &api.ChangeResourceRecordSetsResponse{ChangeInfo: change.info(api.ChangeStatusPending)}, nil
 }
 
 // applyBatch changes the record in memory: the record sets and the serial.

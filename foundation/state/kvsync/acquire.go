@@ -161,6 +161,9 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 	if floor := l.floorLocked(); o.rev <= floor {
 		return Token{}, fmt.Errorf("acquire lease %s: revision %d after %d: %w", l.key, o.rev, floor, ErrStoreRegressed)
 	}
+	if s != nil && l.pushed > o.rev { // a member is not renewed: nothing would show it later
+		return Token{}, fmt.Errorf("acquire lease %s: somebody wrote it before the answer came: %w", l.key, ErrUnavailable)
+	}
 	took := max(0, o.sent.heldSince(readClock()))
 	late := took >= validity(l.ttl)
 	if s != nil {

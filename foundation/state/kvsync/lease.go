@@ -48,6 +48,7 @@ type Lease struct {
 	gone   chan struct{} // closed when the lease is forgotten
 	warned bool          // an undecodable record has been logged
 	rng    *rand.Rand    // of jitter; nil until it is needed
+	pushed uint64        // highest revision of the key that the watch of its group has shown
 }
 
 // acquisition is one term of holding the lease. Its mutable fields are guarded by the lease's mutex.

@@ -287,6 +287,7 @@ func (g *LeaseGroup) noticed(s *session, u Update) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.pushed = max(l.pushed, u.Rev)
 	if a := l.acq; a != nil && !a.ended && a.session == s && u.Rev > a.rev {
 		l.endLocked(a, EventLost, reason)
 	}

@@ -458,6 +458,20 @@ func TestStreamThatIsGone(t *testing.T) {
 	})
 }
 
+func TestReadBelowWhatWasSeen(t *testing.T) {
+	_, _, js := testkit.StartTestJetStream(t)
+	s := newStore(t, js, "b", 1)
+	_, err := s.Put(t.Context(), "k", []byte("v"))
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteStream(t.Context(), "KV_b"))
+	_, err = js.CreateStream(t.Context(), natskv.StreamConfig("b", 1))
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "$KV.b.k", []byte("older"))
+	require.NoError(t, err)
+	_, _, err = s.Load(t.Context(), "k")
+	require.ErrorIs(t, err, kvsync.ErrStoreRegressed)
+}
+
 // switchable is a server that can be replaced under a connection.
 type switchable struct{ srv atomic.Pointer[server.Server] }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -104,4 +105,11 @@ func TestRevisionsAreBoundedAndOnlyGrow(t *testing.T) {
 	r.forget()
 	_, ok = r.get("a")
 	assert.False(t, ok)
+}
+
+func TestHeartbeatTellsOfLostMessages(t *testing.T) {
+	w := &watch{consumer: 3}
+	require.NoError(t, w.heartbeat(nats.Header{"Nats-Last-Consumer": {"3"}}))
+	require.NoError(t, w.heartbeat(nats.Header{}))
+	require.ErrorIs(t, w.heartbeat(nats.Header{"Nats-Last-Consumer": {"4"}}), errGap)
 }

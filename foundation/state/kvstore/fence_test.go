@@ -2,6 +2,7 @@ package kvstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ func onOneServer(t *testing.T) (a, b *kvstore.Bucket) {
 var fenceTests = map[string]func(*testing.T, two){
 	"writes and deletes":                     fenceWritesAndDeletes,
 	"a deposed writer is refused":            deposedWriterIsRefused,
+	"every guarded write":                    everyGuardedWrite,
 	"revisions beside the fence":             revisionsBesideTheFence,
 	"one acquisition may fence again":        sameAcquisitionFencesAgain,
 	"a batch is whole or not at all":         fencedBatch,
@@ -93,7 +95,7 @@ func deposedWriterIsRefused(t *testing.T, open two) {
 	ctx := t.Context()
 	old, err := a.Fence(ctx, lease, token("a", 10))
 	require.NoError(t, err)
-	rev, err := old.Put(ctx, "k", []byte("old"))
+	_, err = old.Put(ctx, "k", []byte("old"))
 	require.NoError(t, err)
 	next, err := b.Fence(ctx, lease, token("b", 20))
 	require.NoError(t, err)
@@ -103,7 +105,7 @@ func deposedWriterIsRefused(t *testing.T, open two) {
 	require.ErrorIs(t, err, kvstore.ErrFenced)
 	require.ErrorIs(t, err, kvsync.ErrLost)
 	require.NotErrorIs(t, err, kvstore.ErrConflict)
-	fenced, ok := fencedError(err)
+	fenced, ok := errors.AsType[*kvstore.FencedError](err)
 	require.True(t, ok)
 	assert.Equal(t, kvstore.FencedError{Bucket: a.Name(), LeaseKey: lease, Mine: 10, Theirs: 20}, *fenced)
 	assert.ErrorContains(t, err, "generation 10 refused, the bucket is fenced at 20")
@@ -113,21 +115,11 @@ func deposedWriterIsRefused(t *testing.T, open two) {
 	again, err := a.Fence(ctx, lease, token("a", 10))
 	require.ErrorIs(t, err, kvstore.ErrFenced)
 	require.Nil(t, again)
-	for name, write := range map[string]func(*kvstore.Fence) error{
-		"put":       func(f *kvstore.Fence) error { _, err := f.Put(ctx, "k", nil); return err },
-		"delete":    func(f *kvstore.Fence) error { return f.Delete(ctx, "k") },
-		"update":    func(f *kvstore.Fence) error { _, err := f.Update(ctx, "k", nil, rev); return err },
-		"create":    func(f *kvstore.Fence) error { _, err := f.Update(ctx, "new", nil, 0); return err },
-		"delete at": func(f *kvstore.Fence) error { return f.DeleteAt(ctx, "k", rev) },
-		"batch":     func(f *kvstore.Fence) error { return f.Batch(ctx, []kvstore.Write{{Key: "k"}}) },
-	} {
-		assert.ErrorIs(t, write(old), kvstore.ErrFenced, name)
-	}
+	_, err = old.Put(ctx, "k", nil)
+	require.ErrorIs(t, err, kvstore.ErrFenced, "once fenced, for good")
 	e, err := b.Get(ctx, "k")
 	require.NoError(t, err)
 	assert.Equal(t, "new", string(e.Value))
-	_, err = b.Get(ctx, "new")
-	assert.ErrorIs(t, err, kvstore.ErrNotFound)
 	// Another lease is another fence.
 	other, err := a.Fence(ctx, "route53.realize", token("a", 5))
 	require.NoError(t, err)
@@ -135,18 +127,34 @@ func deposedWriterIsRefused(t *testing.T, open two) {
 	require.NoError(t, err)
 }
 
-func fencedError(err error) (*kvstore.FencedError, bool) {
-	for err != nil {
-		if f, ok := err.(*kvstore.FencedError); ok {
-			return f, true
-		}
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return nil, false
-		}
-		err = u.Unwrap()
+// everyGuardedWrite refuses each kind of write by the store, not by what the Fence remembers.
+func everyGuardedWrite(t *testing.T, open two) {
+	a, b := open(t)
+	ctx := t.Context()
+	writes := map[string]func(f *kvstore.Fence, rev uint64) error{
+		"put":       func(f *kvstore.Fence, _ uint64) error { _, err := f.Put(ctx, "k", nil); return err },
+		"delete":    func(f *kvstore.Fence, _ uint64) error { return f.Delete(ctx, "k") },
+		"update":    func(f *kvstore.Fence, rev uint64) error { _, err := f.Update(ctx, "k", nil, rev); return err },
+		"create":    func(f *kvstore.Fence, _ uint64) error { _, err := f.Update(ctx, "new", nil, 0); return err },
+		"delete at": func(f *kvstore.Fence, rev uint64) error { return f.DeleteAt(ctx, "k", rev) },
+		"batch":     func(f *kvstore.Fence, _ uint64) error { return f.Batch(ctx, []kvstore.Write{{Key: "k"}, {Key: "l"}}) },
 	}
-	return nil, false
+	generation := uint64(0)
+	for name, write := range writes {
+		generation += 2
+		old, err := a.Fence(ctx, lease, token("a", generation))
+		require.NoError(t, err)
+		next, err := b.Fence(ctx, lease, token("b", generation+1))
+		require.NoError(t, err)
+		rev, err := next.Put(ctx, "k", []byte("new"))
+		require.NoError(t, err)
+		require.ErrorIs(t, write(old, rev), kvstore.ErrFenced, name)
+		e, err := b.Get(ctx, "k")
+		require.NoError(t, err, name)
+		require.Equal(t, rev, e.Rev, name)
+		_, err = b.Get(ctx, "new")
+		require.ErrorIs(t, err, kvstore.ErrNotFound, name)
+	}
 }
 
 func revisionsBesideTheFence(t *testing.T, open two) {
@@ -273,9 +281,8 @@ func twoFencesAtOnce(t *testing.T, open two) {
 func handlersAndLeaderShareAKey(t *testing.T, open two) {
 	a, b := open(t)
 	ctx := t.Context()
-	rev, err := a.Put(ctx, "n", []byte{0})
+	_, err := a.Put(ctx, "n", []byte{0})
 	require.NoError(t, err)
-	_ = rev
 	f, err := a.Fence(ctx, lease, token("a", 10))
 	require.NoError(t, err)
 	const each = 15

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/mulgadc/spinifex/foundation/state/kvstore"
 )
 
 // Buckets of the DNS domain.
@@ -21,7 +23,7 @@ const (
 const ServerPrefix = "server."
 
 // ServerKey is the key of a node's DNS server in ServersBucket.
-func ServerKey(node string) string { return ServerPrefix + node }
+func ServerKey(node string) string { return ServerPrefix + kvstore.EscapeToken(node) }
 
 // ServerLive is how long after its last report a DNS server counts as live.
 const ServerLive = 10 * time.Second
@@ -78,6 +80,8 @@ type RRSet struct {
 	Alias *Alias `json:"alias,omitzero"`
 	// Managed records are the drift reconcile's; it never touches others.
 	Managed bool `json:"managed,omitzero"`
+	// Source is the class of the Source that wants a managed record.
+	Source string `json:"source,omitzero"`
 }
 
 // Alias is the target of an alias record set.
@@ -118,7 +122,7 @@ func (e *BadZoneError) Unwrap() error { return e.Err }
 type ZoneReader interface {
 	// Get returns a zone, an error that is kvstore.ErrNotFound, or a *BadZoneError.
 	Get(ctx context.Context, class Class, name string) (*Zone, error)
-	// All yields every zone of a class, in no promised order. An error that is a *BadZoneError is of
+	// All yields every zone of a class in the order of keys. An error that is a *BadZoneError is of
 	// one object, and the others follow; any other error ends it, and then absence proves nothing.
 	All(ctx context.Context, class Class) iter.Seq2[*Zone, error]
 	// Watch sends all zones of both classes, a Ready event, then every change; the channel closes
@@ -141,4 +145,25 @@ type ServerStatus struct {
 	Node    string `json:"node"`
 	// Zones maps a zone's ID to the serial that this server answers with.
 	Zones map[string]uint32 `json:"zones"`
+}
+
+// Source says which records one class of things wants in the platform's zone: a domain implements it,
+// and the composition root gives it to the DNS domain.
+type Source interface {
+	// Class is the name of the class, such as "instances". It is stored with the records, and so
+	// never changes.
+	Class() string
+	// RRSets returns the sets of all things of the class, of all accounts. Managed and Source are
+	// set by the receiver; a TTL that is nil becomes the one of managed records. complete says that
+	// all things were seen: when it is false, or with an error, what is absent stays as it is.
+	RRSets(ctx context.Context) (sets []RRSet, complete bool, err error)
+}
+
+// WatchedSource is a Source that tells when its records may have changed. Others are asked at each
+// resync.
+type WatchedSource interface {
+	Source
+	// Watch calls changed after each change, and returns when ctx ends or the watch breaks; it is
+	// then called again. changed does not block.
+	Watch(ctx context.Context, changed func()) error
 }

@@ -41,7 +41,7 @@ func checkListen(addr string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("[dns] listen = %q: want host:port: %w", addr, err)
+		return fmt.Errorf("dns.listen = %q: want host:port: %w", addr, err)
 	}
 	return nil
 }
@@ -60,11 +60,11 @@ func listen(ctx context.Context, addr string, n int) (*sockets, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("[dns] listen = %q: the port is in use, choose another: %w", addr, err)
+		return nil, fmt.Errorf("dns.listen = %q: the port is in use, choose another: %w", addr, err)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("[dns] listen = %q: ports below 1024 need root: %w", addr, err)
+		return nil, fmt.Errorf("dns.listen = %q: ports below 1024 need root: %w", addr, err)
 	}
-	return nil, fmt.Errorf("[dns] listen = %q: %w", addr, err)
+	return nil, fmt.Errorf("dns.listen = %q: %w", addr, err)
 }
 
 func listenOnce(ctx context.Context, addr string, n int) (*sockets, error) {

@@ -33,7 +33,7 @@ type StatusStore interface {
 
 // Options of a Server.
 type Options struct {
-	// Listen is the address for UDP and TCP, "host:port" ([dns] listen). Port 0 picks a free one.
+	// Listen is the address for UDP and TCP, "host:port" (dns.listen). Port 0 picks a free one.
 	Listen string
 	// Node is this node's name; its status is kept under it. Required.
 	Node string

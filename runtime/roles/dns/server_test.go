@@ -190,7 +190,7 @@ func TestServerSaysThatThePortIsInUse(t *testing.T) {
 		s, err := New(Options{Listen: listen, Node: "n1", Zones: newMemZones(), Servers: newMemStatus()})
 		require.NoError(t, err)
 		err = s.Run(t.Context())
-		require.ErrorContains(t, err, "[dns] listen = \""+listen+"\"", why)
+		require.ErrorContains(t, err, "dns.listen = \""+listen+"\"", why)
 		require.ErrorContains(t, err, "in use", why)
 	}
 }
@@ -200,9 +200,9 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	_, err := New(good)
 	require.NoError(t, err)
 	for why, change := range map[string]func(*Options){
-		"[dns] listen = \"here\"":        func(o *Options) { o.Listen = "here" },
-		"[dns] listen = \"h:99999\"":     func(o *Options) { o.Listen = "h:99999" },
-		"[dns] listen = \"h:domain\"":    func(o *Options) { o.Listen = "h:domain" },
+		"dns.listen = \"here\"":          func(o *Options) { o.Listen = "here" },
+		"dns.listen = \"h:99999\"":       func(o *Options) { o.Listen = "h:99999" },
+		"dns.listen = \"h:domain\"":      func(o *Options) { o.Listen = "h:domain" },
 		"no node name":                   func(o *Options) { o.Node = "" },
 		"no zone store":                  func(o *Options) { o.Zones = nil },
 		"Sockets and MaxTCP":             func(o *Options) { o.MaxTCP = -1 },

@@ -19,6 +19,8 @@ const (
 	delegateWait = 10 * time.Second
 	// delegateRetry is the wait between two tries to get the lease.
 	delegateRetry = 250 * time.Millisecond
+	// leaseTimeout bounds one try to get the lease.
+	leaseTimeout = 5 * time.Second
 	// maxDelegations bounds one call, maxNameServers one delegation.
 	maxDelegations = 100
 	maxNameServers = 13
@@ -109,12 +111,13 @@ func (s *Service) withWriter(ctx context.Context, fn func(context.Context, dnsap
 		return err
 	}
 	defer s.give()
+	var held *kvsync.HeldError
 	for {
 		if w, done := s.useWriter(); w != nil {
 			defer done()
 			return s.whileHeld(ctx, w, fn)
 		}
-		tok, err := s.deps.Lease.TryLock(waiting)
+		tok, err := s.tryLease(ctx)
 		if err == nil {
 			defer s.deps.Lease.Unlock(context.WithoutCancel(ctx), tok)
 			w, err := s.deps.Zones.Writer(waiting, dnsapi.Platform, ReconcileLeaseKey, tok)
@@ -123,12 +126,23 @@ func (s *Service) withWriter(ctx context.Context, fn func(context.Context, dnsap
 			}
 			return s.whileHeld(ctx, w, fn)
 		}
+		if h, ok := errors.AsType[*kvsync.HeldError](err); ok {
+			held = h
+		}
 		select {
 		case <-waiting.Done():
-			return refusal(context.Cause(waiting), err)
+			return refusal(context.Cause(waiting), held, err)
 		case <-time.After(delegateRetry):
 		}
 	}
+}
+
+// tryLease tries once. It has a bound of its own: an acquisition that is cut short may still land, and
+// then keeps everybody else out until it lapses.
+func (s *Service) tryLease(ctx context.Context) (kvsync.Token, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+	defer cancel()
+	return s.deps.Lease.TryLock(ctx)
 }
 
 // whileHeld runs fn with a context that ends with the acquisition, and bounds it.
@@ -139,9 +153,8 @@ func (s *Service) whileHeld(ctx context.Context, w dnsapi.ZoneWriter, fn func(co
 }
 
 // refusal says why the zone could not be had, and who has it.
-func refusal(cause, err error) error {
-	held, ok := errors.AsType[*kvsync.HeldError](err)
-	if ok && errors.Is(cause, ErrAnotherWriter) {
+func refusal(cause error, held *kvsync.HeldError, err error) error {
+	if held != nil && errors.Is(cause, ErrAnotherWriter) {
 		return fmt.Errorf("%w: %s", ErrAnotherWriter, held.Current)
 	}
 	return errors.Join(cause, err)

@@ -173,7 +173,11 @@ func show(z *dnsapi.Zone) string {
 		if s.Managed {
 			class = s.Source
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s %s %s", strings.TrimSuffix(strings.TrimSuffix(s.Name, base), "."), s.Type, ttl, strings.Join(s.Values, ","), class))
+		name := "@"
+		if s.Name != base {
+			name = strings.TrimSuffix(s.Name, "."+base)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s %s %s", name, s.Type, ttl, strings.Join(s.Values, ","), class))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mulgadc/spinifex/internal/testkit"
 )
 
 func TestProgressJudgesLooks(t *testing.T) {
@@ -112,4 +114,24 @@ func TestHeartbeatTellsOfLostMessages(t *testing.T) {
 	require.NoError(t, w.heartbeat(nats.Header{"Nats-Last-Consumer": {"3"}}))
 	require.NoError(t, w.heartbeat(nats.Header{}))
 	require.ErrorIs(t, w.heartbeat(nats.Header{"Nats-Last-Consumer": {"4"}}), errGap)
+}
+
+func TestMessageOutOfSequenceBreaksTheWatch(t *testing.T) {
+	_, _, js := testkit.StartTestJetStream(t)
+	_, err := js.CreateStream(t.Context(), StreamConfig("b", 1))
+	require.NoError(t, err)
+	s, err := Open(t.Context(), js, "b")
+	require.NoError(t, err)
+	w, err := s.startWatch(t.Context(), "")
+	require.NoError(t, err)
+	for range 2 {
+		_, err = s.Put(t.Context(), "k", nil)
+		require.NoError(t, err)
+	}
+	e, err := w.next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "k", e.Key)
+	w.consumer-- // as if the first had never come
+	_, err = w.next(t.Context())
+	require.ErrorIs(t, err, errGap)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,6 +19,9 @@ import (
 // MinServerVersion is the oldest NATS server that is served: earlier ones get batches with a
 // condition on another key wrong.
 const MinServerVersion = "2.14.4"
+
+// lookTimeout bounds one question about the bucket. Asked while nobody leads, it is never answered.
+const lookTimeout = 3 * time.Second
 
 // connect opens the bucket: it looks for it, creates it only when there is none, checks its
 // configuration, and raises its replicas as well as it can.
@@ -32,11 +36,9 @@ func (b *Bucket) connect(ctx context.Context) (*opened, error) {
 	if err := checkServer(conn); err != nil {
 		return nil, err
 	}
-	kv, err := b.js.KeyValue(ctx, b.name)
+	_, err := b.handle(ctx)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		if err = b.create(ctx); err == nil {
-			kv, err = b.js.KeyValue(ctx, b.name)
-		}
+		err = b.create(ctx)
 	}
 	if err != nil {
 		return nil, b.openError(err)
@@ -48,8 +50,9 @@ func (b *Bucket) connect(ctx context.Context) (*opened, error) {
 	if err != nil {
 		return nil, b.openError(err)
 	}
-	// Asked for again: a handle keeps the configuration that it was made with, direct reads too.
-	if kv, err = b.js.KeyValue(ctx, b.name); err != nil {
+	// After the repair: a handle keeps the configuration that it was made with, direct reads too.
+	kv, err := b.handle(ctx)
+	if err != nil {
 		return nil, b.openError(err)
 	}
 	if b.sync {
@@ -61,22 +64,38 @@ func (b *Bucket) connect(ctx context.Context) (*opened, error) {
 	return &opened{store: store, kv: kv}, nil
 }
 
+// handle looks the bucket up.
+func (b *Bucket) handle(ctx context.Context) (jetstream.KeyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return b.js.KeyValue(ctx, b.name)
+}
+
+// stored returns the bucket's stored configuration.
+func (b *Bucket) stored(ctx context.Context) (jetstream.StreamConfig, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	stream, err := b.js.Stream(ctx, natskv.StreamName(b.name))
+	if err != nil {
+		return jetstream.StreamConfig{}, err
+	}
+	return stream.CachedInfo().Config, nil
+}
+
 // fit makes the stored configuration what it has to be.
 func (b *Bucket) fit(ctx context.Context) error {
-	stream, err := b.js.Stream(ctx, natskv.StreamName(b.name))
+	cfg, err := b.stored(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.repair(ctx, stream.CachedInfo().Config); err != nil {
+	repaired, err := b.repair(ctx, cfg)
+	if err != nil {
 		return err
 	}
-	if stream, err = b.js.Stream(ctx, natskv.StreamName(b.name)); err != nil {
-		return err
-	}
-	if _, err := raise(ctx, b.js, stream.CachedInfo().Config, b.set.size); err != nil {
+	if _, err := raise(ctx, b.js, repaired, b.set.size); err != nil {
 		// A cluster that is still forming cannot place them yet; what is there works.
 		b.set.log.Warn("replicas not raised", "bucket", b.name,
-			"have", stream.CachedInfo().Config.Replicas, "want", b.set.size.Replicas(), "error", err)
+			"have", repaired.Replicas, "want", b.set.size.Replicas(), "error", err)
 	}
 	return nil
 }

@@ -68,25 +68,29 @@ func (b *Bucket) replicas() (int, error) {
 }
 
 // repair puts the stored settings right that make the bucket unfit, such as the direct reads that
-// every KV client turns on. What cannot be changed is ErrUnfit.
-func (b *Bucket) repair(ctx context.Context, stored jetstream.StreamConfig) error {
+// every KV client turns on, and returns what is stored then. What cannot be changed is ErrUnfit.
+func (b *Bucket) repair(ctx context.Context, stored jetstream.StreamConfig) (jetstream.StreamConfig, error) {
 	diff := natskv.Differences(stored, b.name)
 	if len(diff) == 0 {
-		return nil
+		return stored, nil
 	}
 	for _, d := range diff {
 		if d.Fixed {
-			return fmt.Errorf("%w: %s: %s", ErrUnfit, b.name, d)
+			return stored, fmt.Errorf("%w: %s: %s", ErrUnfit, b.name, d)
 		}
 		b.set.log.Warn("bucket setting repaired", "bucket", b.name,
 			"setting", d.Setting, "have", d.Have, "want", d.Want)
 	}
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	if _, err := b.js.UpdateStream(ctx, natskv.Repaired(stored, b.name)); err != nil {
-		return fmt.Errorf("%w: %s: %v: %w", ErrUnfit, b.name, diff, err)
+	stream, err := b.js.UpdateStream(ctx, natskv.Repaired(stored, b.name))
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code < 503 {
+		return stored, fmt.Errorf("%w: %s: %v: %w", ErrUnfit, b.name, diff, err)
 	}
-	return nil
+	if err != nil {
+		return stored, err
+	}
+	return stream.CachedInfo().Config, nil
 }
 
 // raise gives a stream more replicas, on its stored configuration, and never fewer. It reports

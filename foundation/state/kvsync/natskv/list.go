@@ -26,9 +26,9 @@ func (s *Store) Keys(ctx context.Context, keyOrPrefix string) ([]string, error) 
 	if err := s.ready(ctx, "list", keyOrPrefix); err != nil {
 		return nil, err
 	}
-	lctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	info, err := s.stream.Info(lctx, jetstream.WithSubjectFilter(filter))
+	info, err := asked(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return s.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+	})
 	if err != nil {
 		return nil, s.opError("list", keyOrPrefix, err, false)
 	}

@@ -21,6 +21,11 @@ const requestTimeout = 5 * time.Second
 // that was asked before.
 var readTimeouts = [...]time.Duration{time.Second, 2 * time.Second, 2 * time.Second}
 
+// goneTimeout bounds the look whether a stream that nobody answers for still exists. Where it is
+// gone the server says so at once; where it has no leader nobody says anything, and a lease that is
+// to be renewed has no time for that.
+const goneTimeout = 250 * time.Millisecond
+
 // rememberedKeys bounds the memory of revisions, per generation (see revisions).
 const rememberedKeys = 8192
 
@@ -145,17 +150,24 @@ func (s *Store) read(ctx context.Context, key string) (Entry, error) {
 	return e, nil
 }
 
-// lastMessage asks the leader for the last message of a key, again when nobody answers.
-func (s *Store) lastMessage(ctx context.Context, key string) (msg *jetstream.RawStreamMsg, err error) {
+// lastMessage asks the leader for the last message of a key.
+func (s *Store) lastMessage(ctx context.Context, key string) (*jetstream.RawStreamMsg, error) {
+	return asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return s.stream.GetLastMsgForSubject(ctx, s.subjects+key)
+	})
+}
+
+// asked reads, again when nobody answers.
+func asked[T any](ctx context.Context, read func(context.Context) (T, error)) (v T, err error) {
 	for _, timeout := range readTimeouts {
 		actx, cancel := context.WithTimeout(ctx, timeout)
-		msg, err = s.stream.GetLastMsgForSubject(actx, s.subjects+key)
+		v, err = read(actx)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return msg, err
+			return v, err
 		}
 	}
-	return nil, err
+	return v, err
 }
 
 // staleRead explains an answer that is older than what this store has seen of the key: the stream
@@ -173,10 +185,8 @@ func (s *Store) staleRead(ctx context.Context, key string, seen, got uint64) err
 // Verify looks at the stream and returns an error that is kvsync.ErrStoreRegressed when it is gone
 // or shows less than was seen before.
 func (s *Store) Verify(ctx context.Context) error {
-	vctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	l := look{mark: s.seen.mark(), reconnects: s.conn.Stats().Reconnects}
-	info, err := s.stream.Info(vctx)
+	info, err := asked(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.stream.Info(ctx) })
 	if err != nil {
 		return s.opError("verify", "", err, false)
 	}

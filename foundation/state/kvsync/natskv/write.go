@@ -209,7 +209,9 @@ func (s *Store) commit(ctx context.Context, msg *nats.Msg) (uint64, error) {
 // deleted stream looks like to a publisher, so then the stream is looked for.
 func (s *Store) writeError(ctx context.Context, op, key string, err error) error {
 	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
-		if gone := s.Verify(ctx); errors.Is(gone, kvsync.ErrStoreRegressed) {
+		gctx, cancel := context.WithTimeout(ctx, goneTimeout)
+		defer cancel()
+		if gone := s.Verify(gctx); errors.Is(gone, kvsync.ErrStoreRegressed) {
 			return &Error{Op: op, Bucket: s.bucket, Key: key, Kind: kvsync.ErrStoreRegressed, Err: gone}
 		}
 	}

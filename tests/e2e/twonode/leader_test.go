@@ -114,7 +114,9 @@ func TestTheFenceRefusesAWriteThatHadPassedEveryCheck(t *testing.T) {
 	z := createZone(t, second)
 	seen := watchZones(t, connect(t, p.url))
 
-	records := 0
+	z.create(t, 0)
+	old := seen.waitGeneration(t, zonePart, 0) // the first node's term
+	records := 1
 	for ; !exists(stopped); records++ {
 		require.Less(t, records, 50, "the fault never happened")
 		before := seen.last(zonePart).serial
@@ -123,7 +125,6 @@ func TestTheFenceRefusesAWriteThatHadPassedEveryCheck(t *testing.T) {
 			return exists(stopped) || seen.last(zonePart).serial > before, "neither written nor stopped"
 		})
 	}
-	old := seen.last(zonePart).generation
 	waitLeadsAll(t, second, takeOver)
 	z.create(t, records)
 	records++

@@ -172,6 +172,7 @@ type fakeZones struct {
 	generation uint64
 	puts       int
 	beforePut  func(*dnsapi.Zone)
+	refuse     func(*dnsapi.Zone) error
 	listErr    error
 	bad        []string
 }
@@ -256,6 +257,11 @@ func (w *fakeWriter) Put(_ context.Context, z *dnsapi.Zone) error {
 	defer w.f.mu.Unlock()
 	if w.generation != w.f.generation {
 		return fmt.Errorf("put %s: %w", z.Name, kvsync.ErrLost)
+	}
+	if w.f.refuse != nil {
+		if err := w.f.refuse(z); err != nil {
+			return err
+		}
 	}
 	stored := *z
 	stored.Version, stored.Class, stored.Generation = 1, dnsapi.Hosted, w.generation

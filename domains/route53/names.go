@@ -13,6 +13,10 @@ const (
 	maxName  = 255 // octets, with the length octets and the root
 )
 
+// maxZoneNameText bounds the text of a zone's name, in which an octet may take four characters: it
+// is the key of the zone object.
+const maxZoneNameText = 300
+
 // problem is what is wrong with a name or a value, in AWS's words.
 type problem struct {
 	code  string // such as DomainLabelEmpty
@@ -175,6 +179,8 @@ func zoneName(s string) (string, *problem) {
 		return "", &problem{"DomainNameTooShort", "A hosted zone needs a name below a top-level domain", s}
 	case n[0] == "*":
 		return "", &problem{"UnsupportedCharacter", "Value contains unsupported characters", s}
+	case len(n.presentation()) > maxZoneNameText:
+		return "", &problem{"DomainNameTooLong", "Domain name is too long", s}
 	}
 	return n.canonical(), nil
 }

@@ -110,7 +110,7 @@ func TestZoneName(t *testing.T) {
 	got, p = zoneName("a.*.test")
 	require.Nil(t, p, "an asterisk that is not leftmost is an ordinary character")
 	assert.Equal(t, `a.\052.test.`, got)
-	for _, bad := range []string{"", ".", "test", "test.", "*.example.test", "a..b"} {
+	for _, bad := range []string{"", ".", "test", "test.", "*.example.test", "a..b", strings.Repeat("ä", 31) + "." + strings.Repeat("ä", 31) + ".test"} {
 		_, p := zoneName(bad)
 		assert.NotNil(t, p, bad)
 	}

@@ -79,6 +79,9 @@ type realizer struct {
 	// names are read again before a pass decides; nothing is taken from the watch itself.
 	seen      observed
 	refreshed time.Time // of the last complete read; zero when the next pass has to make one
+	// refused are the digests of zone objects that the store will not take. They are tried again
+	// after the next complete read only, so that one zone does not hold up the others.
+	refused map[zoneRef]string
 }
 
 // pass reads what may have changed, plans and applies.
@@ -108,7 +111,7 @@ func (r *realizer) observe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.seen, r.refreshed = seen, start
+		r.seen, r.refreshed, r.refused = seen, start, map[zoneRef]string{}
 		return nil
 	}
 	for i, key := range keys {
@@ -159,11 +162,23 @@ func (r *realizer) apply(ctx context.Context, a actions) error {
 		return errors.Is(err, kvsync.ErrLost) || ctx.Err() != nil
 	}
 	for _, ref := range a.publish {
-		if err := r.publish(ctx, ref); err != nil {
+		digest := r.seen.zones[ref].digest
+		if r.refused[ref] == digest {
 			failed[ref] = true
-			if note(err) {
-				return errors.Join(errs...)
-			}
+			continue
+		}
+		err := r.publish(ctx, ref)
+		if err == nil {
+			continue
+		}
+		failed[ref] = true
+		if permanent(err) {
+			r.refused[ref] = digest
+			r.log.ErrorContext(ctx, "hosted zone cannot be published", "zone", ref.id, "account", ref.account, "error", err)
+			continue
+		}
+		if note(err) {
+			return errors.Join(errs...)
 		}
 	}
 	for _, name := range a.withdraw {
@@ -185,6 +200,12 @@ func (r *realizer) apply(ctx context.Context, a actions) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// permanent reports whether the store's refusal of one zone is about that zone.
+func permanent(err error) bool {
+	return !errors.Is(err, kvsync.ErrUnavailable) && !errors.Is(err, kvsync.ErrLost) && !errors.Is(err, kvsync.ErrStoreRegressed) &&
+		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 func (r *realizer) publish(ctx context.Context, ref zoneRef) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/mulgadc/spinifex/domains/dns"
 	"github.com/mulgadc/spinifex/domains/dns/dnsapi"
 	api "github.com/mulgadc/spinifex/foundation/aws/api/route53"
+	"github.com/mulgadc/spinifex/foundation/state/kvstore"
 	"github.com/mulgadc/spinifex/foundation/state/kvsync"
 	"github.com/mulgadc/spinifex/internal/testkit"
 )
@@ -260,6 +263,92 @@ func TestPassReadsWhatIsHinted(t *testing.T) {
 	r.refreshed = r.refreshed.Add(-realizeResync)
 	_, err = r.pass(t.Context())
 	assert.ErrorContains(t, err, "must not be listed", "after the resync period everything is read")
+}
+
+// A zone that the store refuses is tried once, and again after a complete read; the others go on.
+func TestRefusedZoneHoldsUpNoOther(t *testing.T) {
+	c := newCloud(t)
+	s := c.node("n1")
+	r := c.newRealizer(s)
+	bad := createZone(t, s, alice, "bad.test.test", "1")
+	good := createZone(t, s, alice, "good.test.test", "2")
+	tries := 0
+	c.zones.set(func(f *fakeZones) {
+		f.refuse = func(z *dnsapi.Zone) error {
+			if z.Name != "bad.test.test." {
+				return nil
+			}
+			tries++
+			return kvstore.ErrTooLarge
+		}
+	})
+	for range 3 {
+		_, err := r.pass(t.Context())
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, tries)
+	assert.Equal(t, stateActive, c.state(s, alice, good))
+	assert.Empty(t, c.state(s, alice, bad), "its changes stay pending")
+	c.zones.set(func(f *fakeZones) { f.refuse = nil })
+	r.hints.addAll()
+	_, err := r.pass(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, stateActive, c.state(s, alice, bad))
+}
+
+// With the DNS domain's own zone store, what a complete read finds is what was published, small or
+// large, and a pass after it writes nothing.
+func TestRealZoneStore(t *testing.T) {
+	c := newCloud(t)
+	bucket := kvstore.Open(c.js, dnsapi.ZonesBucket)
+	zones := dns.NewZoneStore(bucket)
+	s := c.node("n1", func(d *Deps) {
+		d.Zones = zones
+		d.ZoneWriter = func(ctx context.Context, tok kvsync.Token) (dnsapi.ZoneWriter, error) {
+			return zones.Writer(ctx, dnsapi.Hosted, RealizeLeaseKey, tok)
+		}
+	})
+	r := c.newRealizer(s)
+	tok, ok := s.deps.RealizeLease.Token()
+	require.True(t, ok)
+	var err error
+	r.writer, err = s.deps.ZoneWriter(t.Context(), tok)
+	require.NoError(t, err)
+	id := createZone(t, s, alice, "example.test", "1")
+	createZone(t, s, alice, `a.*.exämple.test`, "2")
+	var changes []api.Change
+	for i := range 100 {
+		changes = append(changes, create(rrset(fmt.Sprintf("t%d.example.test", i), "TXT", `"`+strings.Repeat("ä", 100)+`"`)))
+	}
+	changes = append(changes,
+		create(weighted(rrset("*.example.test", "A", "192.0.2.1"), "é", 0)),
+		create(multi(rrset("m.example.test", "AAAA", "2001:db8::1"), "x")),
+		create(with(aliasTo("example.test", "TXT", "t1.example.test"), func(rr *api.ResourceRecordSet) { rr.AliasTarget.HostedZoneId = &id })))
+	changeRecords(t, s, alice, id, changes...)
+	_, err = r.pass(t.Context())
+	require.NoError(t, err)
+	revisions := func() map[string]uint64 {
+		out := map[string]uint64{}
+		for e, err := range bucket.List(t.Context(), "") {
+			require.NoError(t, err)
+			out[e.Key] = e.Rev
+		}
+		return out
+	}
+	before := revisions()
+	require.Len(t, before, 2)
+	r.hints.addAll()
+	_, err = r.pass(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, before, revisions())
+	_, err = bucket.Put(t.Context(), "hosted."+kvstore.EscapeToken("example.test."), []byte("broken"))
+	require.NoError(t, err)
+	r.hints.addAll()
+	_, err = r.pass(t.Context())
+	require.NoError(t, err)
+	z, err := zones.Get(t.Context(), dnsapi.Hosted, "example.test.")
+	require.NoError(t, err)
+	assert.Len(t, z.RRSets, 105)
 }
 
 func TestTwoAccountsOneName(t *testing.T) {

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -49,9 +50,25 @@ func StartTestServer(t testing.TB, opts *server.Options) *server.Server {
 	srv, err := server.NewServer(opts)
 	require.NoError(t, err)
 	srv.Start()
-	t.Cleanup(func() { StopServer(srv) })
+	t.Cleanup(func() {
+		StopServer(srv)
+		dropPooledTimers()
+	})
 	require.True(t, srv.ReadyForConnections(startTimeout), "server %s not ready", opts.ServerName)
 	return srv
+}
+
+// dropPooledTimers empties the client library's pool of timers at the end of a bubble. It is one for
+// the whole process, and a timer that was made in a bubble must not be used outside of it: the
+// runtime ends the process then. Connections put one there whenever they flush with a time limit,
+// which they do after each reconnect. A pool forgets what two collections have found unused.
+func dropPooledTimers() {
+	// The clock of a bubble starts in the year 2000; nothing else tells that this is one.
+	if time.Now().Year() >= 2020 {
+		return
+	}
+	runtime.GC()
+	runtime.GC()
 }
 
 // StopServer stops a server and waits until it has stopped. Stopping twice is fine.

@@ -40,6 +40,19 @@ func TestServerRunsInsideABubble(t *testing.T) {
 	})
 }
 
+func TestTimersOfABubbleStayInside(t *testing.T) {
+	flush := func(t *testing.T) {
+		_, conn, _ := testkit.StartTestJetStream(t)
+		for range 20 {
+			require.NoError(t, conn.Flush())
+		}
+	}
+	for range 5 {
+		synctest.Test(t, flush)
+		t.Run("outside", flush)
+	}
+}
+
 func TestClusterPlacesThreeReplicas(t *testing.T) {
 	c := testkit.StartTestCluster(t, 3)
 	_, js := c.Connect(t, 1)

@@ -125,7 +125,7 @@ func TestServerThatIsTooOldIsRefusedByName(t *testing.T) {
 
 func TestBucketOfAnotherMakerIsRepaired(t *testing.T) {
 	_, _, js := testkit.StartTestJetStream(t)
-	old, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "spinifex-sync", History: 5, TTL: time.Hour})
+	old, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "spinifex-sync", History: 5})
 	require.NoError(t, err)
 	rev, err := old.Put(t.Context(), "k", []byte("kept"))
 	require.NoError(t, err)
@@ -137,8 +137,14 @@ func TestBucketOfAnotherMakerIsRepaired(t *testing.T) {
 	assert.Equal(t, rev, got)
 	assert.Empty(t, natskv.Differences(streamConfig(t, js, "spinifex-sync"), "spinifex-sync"))
 	assert.Contains(t, log.String(), "setting=allow_direct")
-	assert.Contains(t, log.String(), "setting=max_age")
+	assert.Contains(t, log.String(), "setting=max_msgs_per_subject")
 
+	// What has expired is gone; a store that forgets by itself is not obeyed from then on either.
+	_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "aged", TTL: time.Hour})
+	require.NoError(t, err)
+	_, err = kvstore.Open(js, "aged").Get(t.Context(), "k")
+	require.ErrorIs(t, err, kvstore.ErrUnfit)
+	assert.ErrorContains(t, err, "max_age is 1h")
 	_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "memory", Storage: jetstream.MemoryStorage})
 	require.NoError(t, err)
 	_, err = kvstore.Open(js, "memory").Get(t.Context(), "k")

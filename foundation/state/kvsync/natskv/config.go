@@ -52,7 +52,8 @@ func StreamConfig(bucket string, replicas int) jetstream.StreamConfig {
 type Difference struct {
 	Setting    string // the setting's name in the stream's JSON configuration
 	Have, Want string
-	// Fixed settings cannot be changed on an existing stream.
+	// Fixed settings are not put right on an existing stream: they cannot be, or what they have
+	// made disappear does not come back.
 	Fixed bool
 }
 
@@ -78,7 +79,7 @@ func Differences(have jetstream.StreamConfig, bucket string) []Difference {
 	check("sealed", !have.Sealed, true, have.Sealed, false)
 	check("sources", len(have.Sources) == 0, false, len(have.Sources), 0)
 	check("no_ack", !have.NoAck, false, have.NoAck, false)
-	check("max_age", have.MaxAge == 0, false, have.MaxAge, time.Duration(0))
+	check("max_age", have.MaxAge == 0, true, have.MaxAge, time.Duration(0))
 	check("max_msgs", have.MaxMsgs == want.MaxMsgs, false, have.MaxMsgs, want.MaxMsgs)
 	check("max_bytes", have.MaxBytes == want.MaxBytes, false, have.MaxBytes, want.MaxBytes)
 	check("max_msgs_per_subject", have.MaxMsgsPerSubject == want.MaxMsgsPerSubject, false,
@@ -92,17 +93,16 @@ func Differences(have jetstream.StreamConfig, bucket string) []Difference {
 	return out
 }
 
-// Repaired returns the stored configuration with the settings that Differences compares put right.
+// Repaired returns the stored configuration with the settings that Differences compares put right,
+// but for the fixed ones.
 func Repaired(have jetstream.StreamConfig, bucket string) jetstream.StreamConfig {
 	want := StreamConfig(bucket, have.Replicas)
 	have.Sources = nil
 	have.NoAck = false
-	have.MaxAge = 0
 	have.MaxMsgs, have.MaxBytes, have.MaxMsgsPerSubject = want.MaxMsgs, want.MaxBytes, want.MaxMsgsPerSubject
 	have.Discard, have.DiscardNewPerSubject = want.Discard, false
 	have.DenyDelete, have.DenyPurge, have.AllowRollup = true, true, false
 	have.AllowDirect, have.MirrorDirect = false, false
 	have.AllowAtomicPublish = true
-	have.Duplicates = want.Duplicates
 	return have
 }

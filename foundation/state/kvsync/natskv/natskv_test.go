@@ -143,9 +143,11 @@ func TestOpenWantsABucketThatIsThereAndFit(t *testing.T) {
 	require.NoError(t, err)
 	cfg := natskv.Repaired(stream.CachedInfo().Config, "odd")
 	left := natskv.Differences(cfg, "odd")
-	require.Len(t, left, 1)
-	assert.Equal(t, "storage", left[0].Setting)
-	assert.True(t, left[0].Fixed)
+	require.Len(t, left, 2)
+	for i, setting := range []string{"storage", "max_age"} {
+		assert.Equal(t, setting, left[i].Setting)
+		assert.True(t, left[i].Fixed)
+	}
 	_, err = js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err, "the server takes the repair")
 }

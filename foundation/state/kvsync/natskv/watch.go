@@ -18,6 +18,10 @@ const (
 	heartbeat = 3 * time.Second
 	// silence breaks a watch: three heartbeats and the time they take.
 	silence = 10 * time.Second
+	// abandoned is how long the server keeps the consumer of a watch that has ended: long enough
+	// for the subscription to be known on another server, short enough that a client whose
+	// connection flaps does not leave a crowd of them behind.
+	abandoned = 2 * time.Second
 	// watchBuffer is how many changes wait for a slow receiver outside of the client library.
 	watchBuffer = 64
 )
@@ -108,7 +112,7 @@ func (s *Store) startWatch(ctx context.Context, keyOrPrefix string) (*watch, err
 		AckPolicy:         jetstream.AckNonePolicy,
 		FilterSubject:     filter,
 		IdleHeartbeat:     heartbeat,
-		InactiveThreshold: silence,
+		InactiveThreshold: abandoned,
 		MemoryStorage:     true,
 		Replicas:          1,
 	})

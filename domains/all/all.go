@@ -3,6 +3,7 @@ package all
 import (
 	"slices"
 
+	"github.com/mulgadc/spinifex/domains/route53"
 	"github.com/mulgadc/spinifex/domains/sts"
 	"github.com/mulgadc/spinifex/foundation/aws"
 )
@@ -11,6 +12,7 @@ import (
 // must not be called.
 func Operations() []aws.Operation {
 	return slices.Concat(
+		route53.Operations(nil),
 		sts.Operations(nil),
 	)
 }

@@ -21,4 +21,5 @@ func TestOperationsAreCompleteAndUnique(t *testing.T) {
 		assert.NotNil(t, op.NewOutput(), name)
 	}
 	assert.True(t, seen["sts GetCallerIdentity"])
+	assert.True(t, seen["route53 ChangeResourceRecordSets"])
 }

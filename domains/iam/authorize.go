@@ -14,6 +14,9 @@ func Authorize(call *aws.Call, op aws.Operation, resources []string) error {
 	if op.Service == "sts" && op.Name == "GetCallerIdentity" {
 		return nil // AWS lets nothing forbid it
 	}
+	if len(resources) == 0 { // on nothing in particular is on anything, never on nothing
+		resources = []string{"*"}
+	}
 	administrator := "arn:aws:iam::" + call.Account + ":user/" + AdministratorName
 	for _, resource := range resources {
 		if call.Principal != administrator || !inAccount(resource, call.Account) {

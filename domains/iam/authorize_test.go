@@ -27,6 +27,7 @@ func TestAuthorize(t *testing.T) {
 		{"a resource of another account", admin, create, []string{"*", "arn:aws:rds:us-east-1:000000000002:db:a"}, "arn:aws:rds:us-east-1:000000000002:db:a"},
 		{"a resource that is no ARN", admin, create, []string{"Z1"}, "Z1"},
 		{"another user", "arn:aws:iam::000000000001:user/eve", create, []string{"*"}, "*"},
+		{"another user, on nothing in particular", "arn:aws:iam::000000000001:user/eve", create, nil, "*"},
 		{"the administrator of another account", "arn:aws:iam::000000000002:user/admin", create, []string{"*"}, "*"},
 		{"a user in a path", "arn:aws:iam::000000000001:user/x/admin", create, []string{"*"}, "*"},
 		{"anybody may ask who they are", "arn:aws:iam::000000000001:user/eve", identity, []string{"*"}, ""},

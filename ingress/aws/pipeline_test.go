@@ -88,6 +88,9 @@ func operations() []aws.Operation {
 		aws.NewOperation[route53.CreateHostedZoneRequest, route53.CreateHostedZoneResponse]("route53", "CreateHostedZone", true, nil, nil),
 		aws.NewOperation[route53.GetHostedZoneRequest, route53.GetHostedZoneResponse]("route53", "GetHostedZone", false,
 			func(_ *aws.Call, in *route53.GetHostedZoneRequest) []string {
+				if *in.Id == "none" {
+					return nil
+				}
 				return []string{"arn:aws:route53:::hostedzone/" + *in.Id}
 			}, nil),
 	}
@@ -339,7 +342,9 @@ func TestAuthorisation(t *testing.T) {
 	}
 	get := request{key: goodKey, secret: goodSecret, service: "route53", method: "GET", path: "/2013-04-01/hostedzone/Z1"}
 	broken := request{key: goodKey, secret: goodSecret, service: "route53", method: "POST", path: "/2013-04-01/hostedzone", contentType: "text/xml", body: "<"}
-	for _, q := range []request{get, broken} {
+	nothing := get
+	nothing.path = "/2013-04-01/hostedzone/none"
+	for _, q := range []request{get, broken, nothing} {
 		a := r.send(t, q)
 		assert.Equal(t, 403, a.status)
 		assert.Contains(t, a.body, "<Code>AccessDenied</Code><Message>No.</Message>", "also where the input is broken")
@@ -347,6 +352,7 @@ func TestAuthorisation(t *testing.T) {
 	assert.Equal(t, []string{
 		"arn:aws:iam::000000000001:user/admin GetHostedZone arn:aws:route53:::hostedzone/Z1",
 		"arn:aws:iam::000000000001:user/admin CreateHostedZone *",
+		"arn:aws:iam::000000000001:user/admin GetHostedZone *",
 	}, asked)
 }
 

@@ -132,12 +132,15 @@ func (p *Pipeline) decode(_ context.Context, x *exchange) error {
 	return nil
 }
 
-// authorise asks whether the caller may do this. Of an input that cannot be read the resources are
-// not known, so that the caller must be allowed on any.
+// authorise asks whether the caller may do this. Where the resources are not known, because the input
+// is broken or names none that can be, the caller must be allowed on any.
 func (p *Pipeline) authorise(_ context.Context, x *exchange) error {
-	resources := []string{"*"}
+	var resources []string
 	if x.inputFault == nil && x.op.Resources != nil {
 		resources = x.op.Resources(x.call, x.in)
+	}
+	if len(resources) == 0 {
+		resources = []string{"*"}
 	}
 	if err := p.opts.Authorize(x.call, *x.op, resources); err != nil {
 		return err

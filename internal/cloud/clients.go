@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,13 @@ func (n *Node) AWSWith(env []string, args ...string) Result {
 	all := append(append(n.Settings(), "AWS_PAGER=", "AWS_MAX_ATTEMPTS=2"), env...)
 	// Debian's awscli 2.9 does not know AWS_ENDPOINT_URL.
 	return run(n.t, all, awsCLI(n.t), append([]string{"--endpoint-url", n.Endpoint()}, args...)...)
+}
+
+// Shell runs a script with bash, with the settings that the node printed and the AWS CLI as aws.
+func (n *Node) Shell(script string) Result {
+	n.t.Helper()
+	env := append(n.Settings(), "AWS_PAGER=", "PATH="+filepath.Dir(awsCLI(n.t))+":"+os.Getenv("PATH"))
+	return run(n.t, env, "bash", "-c", script)
 }
 
 // awsCLI prefers the package that scripts/apt-install installs.

@@ -2,6 +2,7 @@ package onenode
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mulgadc/spinifex/internal/cloud"
+	"github.com/mulgadc/spinifex/internal/process"
 )
 
 // batch has one of each kind of record that a first session tries.
@@ -125,4 +127,27 @@ func TestVersionNeedsNoNode(t *testing.T) {
 	asJSON := node.Run("version", "--output", "json")
 	require.Equal(t, 0, asJSON.Status, asJSON.Stderr)
 	assert.True(t, json.Valid([]byte(asJSON.Stdout)), asJSON.Stdout)
+}
+
+// TestReadmesFirstSession runs the commands that the README shows, as they stand there.
+func TestReadmesFirstSession(t *testing.T) {
+	root, err := process.Root()
+	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(readme), "\n## A first session\n")
+	require.True(t, ok)
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := strings.Split(section, "\n```\n")
+	require.Len(t, blocks, 5, "two blocks of commands: the settings, the session")
+	script := blocks[3]
+	require.Contains(t, script, "-p 1053 ", "the default port")
+
+	node := start(t)
+	_, port, err := net.SplitHostPort(node.DNS)
+	require.NoError(t, err)
+	r := node.Shell("set -eu\n" + strings.ReplaceAll(script, "-p 1053 ", "-p "+port+" "))
+	require.Equal(t, 0, r.Status, "%s%s", r.Stdout, r.Stderr)
+	assert.Regexp(t, `(?m)^www\.example\.test\.\s+60\s+IN\s+A\s+192\.0\.2\.1$`, r.Stdout)
+	assert.Regexp(t, `(?m)^any\.dev\.example\.test\.\s+60\s+IN\s+CNAME\s+www\.example\.test\.$`, r.Stdout)
 }

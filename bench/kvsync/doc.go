@@ -3,7 +3,7 @@
 // A NATS server runs as its own process with one replica. In one run and alternating in small
 // rounds, so that a busy moment of the machine hits all of them alike, it times
 //
-//   - one raw compare-and-swap with a known revision, and one raw delete marker;
+//   - one raw compare-and-swap with a known revision, one raw delete marker, one raw read;
 //   - TryLock and Unlock of a lease whose marker's revision is known ("warm");
 //   - the same on a key that this process has never seen ("cold");
 //   - renewals of a held lease, against raw compare-and-swaps sent at the same pace.

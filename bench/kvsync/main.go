@@ -133,8 +133,8 @@ type bench struct {
 	bucket   *kvstore.Bucket
 	renewals *renewals
 
-	cas, deletes, warm, cold, renewed, paced []time.Duration
-	cells                                    int // names used for cold keys
+	cas, deletes, reads, warm, cold, renewed, paced []time.Duration
+	cells                                           int // names used for cold keys
 }
 
 func (b *bench) measure(ctx context.Context) error {
@@ -142,7 +142,11 @@ func (b *bench) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	raw := &rawKey{js: b.js, subject: "$KV." + kv.Bucket() + ".bench.raw"}
+	stream, err := b.js.Stream(ctx, "KV_"+kv.Bucket())
+	if err != nil {
+		return err
+	}
+	raw := &rawKey{js: b.js, stream: stream, subject: "$KV." + kv.Bucket() + ".bench.raw"}
 	lease := kvsync.NewLease(b.bucket, "bench.warm", "bench/holder", time.Minute)
 	for range warmUp {
 		if err := errors.Join(raw.put(ctx), pair(ctx, lease)); err != nil {
@@ -166,6 +170,7 @@ func (b *bench) round(ctx context.Context, raw *rawKey, lease *kvsync.Lease) err
 			timed(&b.cas, func() error { return raw.put(ctx) }),
 			timed(&b.warm, func() error { return pair(ctx, lease) }),
 			timed(&b.deletes, func() error { return raw.del(ctx) }),
+			timed(&b.reads, func() error { return raw.read(ctx) }),
 			timed(&b.cold, func() error { return pair(ctx, cold) }),
 		)
 		if err != nil {
@@ -222,8 +227,15 @@ func timed(into *[]time.Duration, op func() error) error {
 // rawKey writes one subject with the revision it knows, as a lease does, without the lease.
 type rawKey struct {
 	js      jetstream.JetStream
+	stream  jetstream.Stream
 	subject string
 	rev     uint64
+}
+
+// read asks the stream's leader, as a lease does for a key that it does not know.
+func (r *rawKey) read(ctx context.Context) error {
+	_, err := r.stream.GetLastMsgForSubject(ctx, r.subject)
+	return err
 }
 
 func (r *rawKey) put(ctx context.Context) error {
@@ -260,6 +272,7 @@ func (b *bench) report(synced bool) *report.Report {
 	}{
 		{"raw CAS", b.cas, cas},
 		{"raw delete", b.deletes, cas},
+		{"raw read at the stream leader", b.reads, cas},
 		{"TryLock+Unlock, warm", b.warm, cas},
 		{"TryLock+Unlock, cold", b.cold, cas},
 		{"raw CAS, one each 40 ms", b.paced, quantile(b.paced, 0.5)},

@@ -60,7 +60,13 @@ func Lead(ctx context.Context, lease *kvsync.Lease, log *slog.Logger, work func(
 		}
 		return err
 	}
-	lost := func() { log.Warn("leadership lost") }
+	lost := func() {
+		if ctx.Err() != nil {
+			log.Info("leadership given up", "cause", context.Cause(ctx))
+			return
+		}
+		log.Warn("leadership lost")
+	}
 	kvsync.RunElection(ctx, lease, gained, lost)
 	return context.Cause(ctx)
 }

@@ -72,17 +72,8 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 		holder: l.holder, incarnation: incarnationOf(l.store), ttl: l.ttl, ghosts: slices.Clone(l.ghosts),
 		dead: func(inc string) bool { return provenDead(l.store, inc) },
 	}
-	lookFirst := !l.obs.since.IsZero()
+	lookFirst := !l.obs.since.IsZero() || l.group != nil && !l.group.inSession()
 	l.mu.Unlock()
-	var s *session
-	sessionKey := ""
-	if l.group != nil {
-		var err error
-		if s, err = l.group.session(ctx); err != nil {
-			return Token{}, fmt.Errorf("acquire lease %s: its session: %w", l.key, err)
-		}
-		sessionKey = s.lease.key
-	}
 
 	v := verdict{take: true, reason: "created"}
 	if lookFirst {
@@ -90,6 +81,15 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 		if v, err = l.look(ctx, c, load(ctx, l.store, l.key)); err != nil {
 			return Token{}, err
 		}
+	}
+	var s *session
+	sessionKey := ""
+	if l.group != nil && v.take { // no session is begun for what will not be held
+		var err error
+		if s, err = l.group.session(ctx); err != nil {
+			return Token{}, fmt.Errorf("acquire lease %s: its session: %w", l.key, err)
+		}
+		sessionKey = s.lease.key
 	}
 	for range acquireTries {
 		if !v.take {

@@ -18,8 +18,8 @@ type LeaseGroup struct {
 	ttl    time.Duration
 	morgue *morgue
 
-	opening chan struct{} // holds one while somebody starts or ends the session; guards current
-	current *session
+	opening chan struct{} // holds one while somebody starts or ends the session; guards changes of current
+	current atomic.Pointer[session]
 	idle    atomic.Bool // somebody wants it looked whether the session is still needed
 
 	mu      sync.Mutex // guards members

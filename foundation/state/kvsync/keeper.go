@@ -101,7 +101,8 @@ func (k *keeper) send(ctx context.Context) {
 	}
 	results := k.results
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, max(k.ttl/renewPart, minRetry))
+		// Left behind just before its place is needed: the try that is due R after this one.
+		ctx, cancel := context.WithTimeout(ctx, max(k.ttl/renewPart-minRetry, minRetry))
 		defer cancel()
 		results <- renewal{outcome: swap(ctx, k.store, k.key, rec, rev), nonce: nonce, at: rev}
 	}()

@@ -1,7 +1,9 @@
 package kvsync
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,6 +138,8 @@ func (m *morgue) bury(ctx context.Context, own string) {
 		}
 	}
 	m.mu.Unlock()
+	// The oldest first, whatever order a map has: a simulation can be repeated.
+	slices.SortFunc(due, func(a, b string) int { return cmp.Compare(m.rev(a), m.rev(b)) })
 	for _, key := range due {
 		if _, err := m.lapsed(ctx, key); err != nil {
 			return // the next round tries again
@@ -148,6 +152,12 @@ func (m *morgue) bury(ctx context.Context, own string) {
 	}
 }
 
+func (m *morgue) rev(key string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen[key].rev
+}
+
 // session returns the group's live session, and starts one where there is none.
 func (g *LeaseGroup) session(ctx context.Context) (*session, error) {
 	select {
@@ -156,16 +166,22 @@ func (g *LeaseGroup) session(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, unavailable(context.Cause(ctx))
 	}
-	if s := g.current; s != nil && s.lease.Held() {
+	if s := g.current.Load(); s != nil && s.lease.Held() {
 		return s, nil
 	}
 	s := &session{lease: newLease(g.store, g.prefix+sessionName+newNonce(), g.holder, g.ttl)}
 	if _, err := s.lease.TryLock(ctx); err != nil {
 		return nil, err
 	}
-	g.current = s
+	g.current.Store(s)
 	go g.tend(s)
 	return s, nil
+}
+
+// inSession reports whether there is a session that a member may be held by.
+func (g *LeaseGroup) inSession() bool {
+	s := g.current.Load()
+	return s != nil && s.lease.Held()
 }
 
 // tend lives as long as a session. It ends the members with the session, notices what others did to
@@ -227,7 +243,7 @@ func (g *LeaseGroup) retireWithin() {
 }
 
 func (g *LeaseGroup) endIfUnused(ctx context.Context) {
-	s := g.current
+	s := g.current.Load()
 	if s == nil {
 		return
 	}
@@ -236,7 +252,7 @@ func (g *LeaseGroup) endIfUnused(ctx context.Context) {
 			return
 		}
 	}
-	g.current = nil
+	g.current.Store(nil)
 	if tok, ok := s.lease.Token(); ok {
 		s.lease.unlock(ctx, tok)
 	}
@@ -295,7 +311,9 @@ func (g *LeaseGroup) noticed(s *session, u Update) {
 
 // verify looks at the held members after a watch was away: a delete meanwhile left no trace in it.
 func (g *LeaseGroup) verify(ctx context.Context, s *session) {
-	for _, l := range g.all() {
+	all := g.all()
+	slices.SortFunc(all, func(a, b *Lease) int { return strings.Compare(a.key, b.key) })
+	for _, l := range all {
 		l.mu.Lock()
 		a := l.acq
 		held := a != nil && !a.ended && a.session == s

@@ -165,6 +165,19 @@ func TestGroupNoticesABrokenMember(t *testing.T) {
 	})
 }
 
+func TestGroupContenderWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, _, _, ga, gb := twoGroups()
+		lock(t, ga.Get("x"))
+		writes := srv.Writes()
+		for range 10 {
+			_, err := gb.Get("x").TryLock(t.Context())
+			requireHeld(t, err, "a/daemon")
+		}
+		require.Equal(t, writes, srv.Writes(), "no session is begun for what is not held")
+	})
+}
+
 func TestGroupBuriesForeignSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, _, _, ga, _ := twoGroups()

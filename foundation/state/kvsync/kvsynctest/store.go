@@ -1,6 +1,7 @@
 package kvsynctest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -298,21 +299,27 @@ func (c *Client) CompareAndDelete(ctx context.Context, key string, rev uint64) e
 // Watch implements kvsync.Watcher.
 func (c *Client) Watch(ctx context.Context, keyOrPrefix string) (<-chan kvsync.Update, error) {
 	return carry(ctx, c, Request{Kind: Watch, Key: keyOrPrefix}, func(Fate) (<-chan kvsync.Update, error) {
-		return c.server.watch(ctx, keyOrPrefix), nil
+		const room = 1024
+		return c.server.watch(ctx, keyOrPrefix, room), nil
 	})
 }
 
-func (s *Server) watch(ctx context.Context, keyOrPrefix string) <-chan kvsync.Update {
-	const room = 1024
+// watch opens a watch that breaks when more than room updates wait in it.
+func (s *Server) watch(ctx context.Context, keyOrPrefix string, room int) <-chan kvsync.Update {
 	w := &watcher{updates: make(chan kvsync.Update, room), match: func(key string) bool {
 		return key == keyOrPrefix || strings.HasSuffix(keyOrPrefix, ".") && strings.HasPrefix(key, keyOrPrefix)
 	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var current []kvsync.Update
 	for key, h := range s.entries {
 		if e := h[len(h)-1]; w.match(key) && !e.deleted {
-			w.updates <- kvsync.Update{Key: key, Value: e.value, Rev: e.rev}
+			current = append(current, kvsync.Update{Key: key, Value: e.value, Rev: e.rev})
 		}
+	}
+	slices.SortFunc(current, func(a, b kvsync.Update) int { return cmp.Compare(a.Rev, b.Rev) })
+	for _, u := range current {
+		w.updates <- u
 	}
 	s.watchers[w] = struct{}{}
 	context.AfterFunc(ctx, func() {

@@ -122,6 +122,8 @@ func TestFaultsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"base one label":   {file: "[dns]\nbase_domain = \"lan\"", want: []string{`dns.base_domain = "lan": want a domain name of at least two labels`}},
 		"base bad":         {file: "[dns]\nbase_domain = \"a_b.lan\"", want: []string{`dns.base_domain = "a_b.lan": want a domain name: labels`}},
 		"url":              {file: "[nats]\nurl = \"http://u:topsecret@h\"", want: []string{`nats.url = "http://u:xxxxx@h": want nats://`}},
+		"url token":        {file: "[nats]\nurl = \"nats://topsecret@h/x\"", want: []string{`nats.url = "nats://xxxxx@h/x": want nats://`}},
+		"url no scheme":    {file: "[nats]\nurl = \"topsecret@h\"", want: []string{`nats.url = "…@h": want nats://`}},
 		"url unparsable":   {file: "[nats]\nurl = \"nats://u:topsecret@h:x%\"", want: []string{`nats.url = "…@h:x%"`}},
 		"servers alone":    {file: "[nats]\nservers = 3", want: []string{`nats.servers = "3": declares the size of the NATS cluster at nats.url`}},
 		"servers":          {file: "[nats]\nservers = -3", want: []string{`nats.servers = "-3": want the number`}},

@@ -233,13 +233,17 @@ func setNATSURL(c *Config, v string) error {
 	return nil
 }
 
-// RedactURL masks the passwords in a list of URLs, for messages.
+// RedactURL masks the secrets in a list of URLs, for messages: passwords, and a user without one, which
+// NATS takes for a token.
 func RedactURL(list string) string {
 	var out []string
 	for one := range strings.SplitSeq(list, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		switch {
-		case err == nil:
+		case err == nil && u.Host != "":
+			if _, has := u.User.Password(); u.User != nil && !has {
+				u.User = url.User("xxxxx")
+			}
 			out = append(out, u.Redacted())
 		case strings.Contains(one, "@"):
 			out = append(out, "…@"+one[strings.LastIndex(one, "@")+1:])

@@ -104,7 +104,7 @@ func (c *Conn) natsOptions(opts Options) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			c.log.Info("connection to NATS regained", "url", nc.ConnectedUrlRedacted())
+			c.log.Info("connection to NATS regained", "addr", nc.ConnectedAddr()) // not the URL, whose user may be a token
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""

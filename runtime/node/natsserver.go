@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/mulgadc/spinifex/foundation/privatefile"
 )
@@ -81,12 +82,17 @@ func StartNATS(ctx context.Context, opts NATSOptions) (*NATSServer, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", context.Cause(ctx))
 	}
+	// The lowest cost is enough for a password of 256 random bits, and every connection pays it.
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
 	srv, err := server.NewServer(&server.Options{
 		ServerName:             opts.Node,
 		Host:                   host,
 		Port:                   port,
 		Username:               clientUser,
-		Password:               password,
+		Password:               string(hash),
 		MaxPayload:             MaxPayload,
 		JetStream:              true,
 		StoreDir:               opts.Data.Path("nats"),

@@ -269,6 +269,7 @@ func TestSlowHandler(t *testing.T) {
 			}
 			<-ctx.Done()
 			handled <- context.Cause(ctx)
+			time.Sleep(time.Second) // the deadline is the caller's, too: an answer at once would race with it
 			return nil, ctx.Err()
 		})
 		b.serve(t, ServiceOptions{}, op)

@@ -29,9 +29,7 @@ var errUnchanged = errors.New("route53: nothing to change")
 func storeError(op, key string, err error) error {
 	err = fmt.Errorf("%s %s: %w", op, key, err)
 	if errors.Is(err, kvsync.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		e := aws.Errorf("ServiceUnavailable", "The service is unavailable. Please try again shortly.")
-		e.Status = 503
-		return e.WithCause(err)
+		return aws.Unavailable("The service is unavailable. Please try again shortly.").WithCause(err)
 	}
 	return err
 }

@@ -77,6 +77,16 @@ func Errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// InternalFailure is the answer to a fault of the cloud itself. What it is goes into the cause.
+func InternalFailure() *Error {
+	return &Error{Code: "InternalFailure", Status: 500, Message: "The request processing has failed because of an unknown error."}
+}
+
+// Unavailable is an answer after which clients try again.
+func Unavailable(message string) *Error {
+	return &Error{Code: "ServiceUnavailable", Status: 503, Message: message}
+}
+
 // WithCause keeps the internal error for the log; it never reaches the client.
 func (e *Error) WithCause(err error) *Error { c := *e; c.cause = err; return &c }
 

@@ -95,7 +95,7 @@ func (c *Client) Call(ctx context.Context, call *aws.Call, op aws.Operation, in 
 	}
 	body, err := json.Marshal(in)
 	if err != nil {
-		return nil, internalFailure().WithCause(fmt.Errorf("encode the input of %s %s: %w", op.Service, op.Name, err))
+		return nil, aws.InternalFailure().WithCause(fmt.Errorf("encode the input of %s %s: %w", op.Service, op.Name, err))
 	}
 	if int64(len(body)) > c.conn.MaxPayload()-replyOverhead && c.conn.IsConnected() {
 		return nil, (&aws.Error{
@@ -106,8 +106,10 @@ func (c *Client) Call(ctx context.Context, call *aws.Call, op aws.Operation, in 
 	defer cancel()
 	answer, err := c.attempt(ctx, &signed, op, body, 1)
 	if err != nil && !op.Mutating && (errors.Is(err, ErrNoResponder) || errors.Is(err, ErrResponderLost)) {
-		if pauseErr := sleep(ctx, c.opts.RetryPause+rand.N(c.opts.RetryPause/2+1)); pauseErr == nil {
+		select {
+		case <-time.After(c.opts.RetryPause + rand.N(c.opts.RetryPause/2+1)):
 			answer, err = c.attempt(ctx, &signed, op, body, 2)
+		case <-ctx.Done():
 		}
 	}
 	if err != nil {
@@ -194,13 +196,13 @@ func noAnswer(op aws.Operation, err error) *aws.Error {
 	var answer *aws.Error
 	switch {
 	case errors.Is(err, ErrNoResponder):
-		answer = unavailable("No daemon of this cloud serves " + op.Name + " at the moment.")
+		answer = aws.Unavailable("No daemon of this cloud serves " + op.Name + " at the moment.")
 	case errors.Is(err, ErrTimeout):
-		answer = unavailable("The request was not carried out in time." + unknown)
+		answer = aws.Unavailable("The request was not carried out in time." + unknown)
 	case errors.Is(err, ErrResponderLost):
-		answer = unavailable("The daemon that was carrying out the request stopped answering." + unknown)
+		answer = aws.Unavailable("The daemon that was carrying out the request stopped answering." + unknown)
 	default:
-		answer = unavailable("The gateway has no connection to the daemons.")
+		answer = aws.Unavailable("The gateway has no connection to the daemons.")
 	}
 	return answer.WithCause(fmt.Errorf("call %s %s: %w", op.Service, op.Name, err))
 }
@@ -211,13 +213,13 @@ func decodeAnswer(op aws.Operation, msg *nats.Msg) (any, error) {
 	case kindOutput:
 		out := op.NewOutput()
 		if err := json.Unmarshal(msg.Data, out); err != nil {
-			return nil, internalFailure().WithCause(fmt.Errorf("decode the output of %s %s: %w", op.Service, op.Name, err))
+			return nil, aws.InternalFailure().WithCause(fmt.Errorf("decode the output of %s %s: %w", op.Service, op.Name, err))
 		}
 		return out, nil
 	case kindError:
 		var crossing wireError
 		if err := json.Unmarshal(msg.Data, &crossing); err != nil {
-			return nil, internalFailure().WithCause(fmt.Errorf("decode the error of %s %s: %w", op.Service, op.Name, err))
+			return nil, aws.InternalFailure().WithCause(fmt.Errorf("decode the error of %s %s: %w", op.Service, op.Name, err))
 		}
 		answer := &aws.Error{Code: crossing.Code, Message: crossing.Message, Status: crossing.Status}
 		if crossing.Detail != nil {
@@ -228,17 +230,6 @@ func decodeAnswer(op aws.Operation, msg *nats.Msg) (any, error) {
 		}
 		return nil, answer
 	default:
-		return nil, internalFailure().WithCause(fmt.Errorf("the answer to %s %s is of the unknown kind %q", op.Service, op.Name, bounded(kind)))
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, aws.InternalFailure().WithCause(fmt.Errorf("the answer to %s %s is of the unknown kind %q", op.Service, op.Name, bounded(kind)))
 	}
 }

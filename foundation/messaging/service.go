@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/mulgadc/spinifex/foundation/aws"
+	"github.com/mulgadc/spinifex/foundation/lifecycle/supervise"
 )
 
 // HeartbeatInterval is how often a daemon says that it still works on a call.
@@ -126,15 +126,6 @@ func NewService(conn *nats.Conn, ops []aws.Operation, verifier *Verifier, opts S
 	}, nil
 }
 
-// Serve makes a Service with default options and runs it.
-func Serve(ctx context.Context, conn *nats.Conn, ops []aws.Operation, verifier *Verifier, log *slog.Logger) error {
-	service, err := NewService(conn, ops, verifier, ServiceOptions{Log: log})
-	if err != nil {
-		return err
-	}
-	return service.Run(ctx)
-}
-
 // Run serves until ctx ends. Then no further calls are taken, those that have been taken are
 // finished within DrainTimeout, and Run returns nil. It returns an error when the endpoints cannot
 // be set up or the connection closes for good. Run must be called once.
@@ -147,8 +138,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer s.conn.RemoveStatusListener(closed)
 	services, err := s.addServices(handlers)
 	if err != nil {
-		stopServices(services)
-		return err
+		return errors.Join(err, stopServices(services))
 	}
 	var ended error
 	select {
@@ -251,13 +241,13 @@ func (s *Service) take(handlers context.Context, op aws.Operation, req micro.Req
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
-		s.answerError(msg, kindRefused, unavailable("The daemon is stopping."))
+		s.answerError(msg, kindRefused, aws.Unavailable("The daemon is stopping."))
 		return
 	}
 	select {
 	case s.admitted <- struct{}{}:
 	default:
-		s.answerError(msg, kindRefused, unavailable("The daemon has too many calls to carry out, try again."))
+		s.answerError(msg, kindRefused, aws.Unavailable("The daemon has too many calls to carry out, try again."))
 		return
 	}
 	s.calls.Go(func() {
@@ -297,7 +287,7 @@ func (s *Service) carryOut(handlers context.Context, msg incoming) {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		s.answerError(msg, kindRefused, unavailable("The daemon had no time for the call before its deadline."))
+		s.answerError(msg, kindRefused, aws.Unavailable("The daemon had no time for the call before its deadline."))
 		return
 	}
 	out, err := runHandler(ctx, msg.op, call, msg.body)
@@ -316,24 +306,16 @@ func (s *Service) visible(ctx context.Context, log *slog.Logger, err error) *aws
 		}
 		return seen
 	}
-	if panicked, ok := errors.AsType[*panicError](err); ok {
-		log.Error("a handler panicked", "panic", panicked.value, "stack", panicked.stack)
-		return internalFailure()
+	if panicked, ok := errors.AsType[*supervise.PanicError](err); ok {
+		log.Error("a handler panicked", "panic", panicked.Value, "stack", string(panicked.Stack))
+		return aws.InternalFailure()
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		log.Warn("a call was ended before it was done", "cause", cause, "error", err)
-		return unavailable("The call was ended before it was done; it may have been carried out in part.")
+		return aws.Unavailable("The call was ended before it was done; it may have been carried out in part.")
 	}
 	log.Error("a handler failed", "error", err)
-	return internalFailure()
-}
-
-func internalFailure() *aws.Error {
-	return &aws.Error{Code: "InternalFailure", Status: 500, Message: "The request processing has failed because of an unknown error."}
-}
-
-func unavailable(message string) *aws.Error {
-	return &aws.Error{Code: "ServiceUnavailable", Status: 503, Message: message}
+	return aws.InternalFailure()
 }
 
 // refusal is the answer to a call whose identity was not accepted. Which check failed is logged,
@@ -344,33 +326,24 @@ func refusal(err error) *aws.Error {
 			return &aws.Error{Code: "InternalFailure", Status: 500, Message: notAcceptedMessage}
 		}
 	}
-	return unavailable("The daemon cannot verify the gateway's identity now.")
+	return aws.Unavailable("The daemon cannot verify the gateway's identity now.")
 }
 
 // notAcceptedMessage is how the client tells this failure from other InternalFailures. It is not
 // the fault of the one who asks, whose own signature the gateway has verified.
 const notAcceptedMessage = "The daemon does not accept the identity that the gateway sent."
 
-// panicError is a handler's panic.
-type panicError struct {
-	value any
-	stack string
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
 // runHandler decodes the input and runs the handler; its panics are errors.
 func runHandler(ctx context.Context, op aws.Operation, call *aws.Call, body []byte) (out any, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &panicError{value: value, stack: string(debug.Stack())}
+	err = supervise.Call(ctx, func(ctx context.Context) (err error) {
+		in := op.NewInput()
+		if err := json.Unmarshal(body, in); err != nil {
+			return fmt.Errorf("decode the input: %w", err)
 		}
-	}()
-	in := op.NewInput()
-	if err := json.Unmarshal(body, in); err != nil {
-		return nil, fmt.Errorf("decode the input: %w", err)
-	}
-	return op.Handler(ctx, call, in)
+		out, err = op.Handler(ctx, call, in)
+		return err
+	})
+	return out, err
 }
 
 // signsOfLife tells the caller every HeartbeatInterval that the call is being worked on, until the
@@ -398,7 +371,7 @@ func (s *Service) answerOutput(log *slog.Logger, msg incoming, out any) {
 	body, err := json.Marshal(out)
 	if err != nil {
 		log.Error("an output cannot be encoded", "error", err)
-		s.answerError(msg, kindError, internalFailure())
+		s.answerError(msg, kindError, aws.InternalFailure())
 		return
 	}
 	if limit := s.conn.MaxPayload() - replyOverhead; int64(len(body)) > limit {

@@ -173,14 +173,17 @@ func TestRunEndsWithItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		conn := testkit.Connect(t, b.srv)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- Serve(t.Context(), conn, []aws.Operation{echoOperation("Say", true, echo)}, b.verifier, nil)
-		}()
+		service := func() *Service {
+			s, err := NewService(conn, []aws.Operation{echoOperation("Say", true, echo)}, b.verifier, ServiceOptions{})
+			require.NoError(t, err)
+			return s
+		}
+		ended, running := make(chan error, 1), service()
+		go func() { ended <- running.Run(t.Context()) }()
 		synctest.Wait()
 		conn.Close()
 		require.ErrorIs(t, <-ended, nats.ErrConnectionClosed)
-		require.Error(t, Serve(t.Context(), conn, []aws.Operation{echoOperation("Say", true, echo)}, b.verifier, nil))
+		require.ErrorIs(t, service().Run(t.Context()), nats.ErrConnectionClosed)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 func (p *Pipeline) fail(x *exchange, err error) {
 	told, ok := errors.AsType[*aws.Error](err)
 	if !ok {
-		told = internalFailure().WithCause(err)
+		told = aws.InternalFailure().WithCause(err)
 	}
 	x.code, x.cause = told.Code, told.Unwrap()
 	var sendErr error
@@ -26,10 +26,6 @@ func (p *Pipeline) fail(x *exchange, err error) {
 	}
 }
 
-func internalFailure() *aws.Error {
-	return &aws.Error{Code: "InternalFailure", Status: http.StatusInternalServerError, Message: "The request processing has failed because of an unknown error."}
-}
-
 // finish is deferred around an exchange: a panic becomes an InternalFailure, and the request is
 // logged and measured.
 func (p *Pipeline) finish(x *exchange) {
@@ -39,7 +35,7 @@ func (p *Pipeline) finish(x *exchange) {
 		}
 		p.opts.Log.Error("a request made the gateway panic", "request_id", x.id, "panic", value, "stack", string(debug.Stack()))
 		if x.w.status == 0 {
-			p.fail(x, internalFailure())
+			p.fail(x, aws.InternalFailure())
 		}
 	}
 	p.observe(x)

@@ -23,7 +23,7 @@ func (p *Pipeline) admit(x *exchange) (leave func(), err error) {
 		p.metrics.underWay(x.r.Context(), 1)
 		return func() { <-p.room; p.metrics.underWay(x.r.Context(), -1) }, nil
 	default:
-		return nil, &aws.Error{Code: "ServiceUnavailable", Message: "The gateway has too many requests under way; try again.", Status: http.StatusServiceUnavailable}
+		return nil, aws.Unavailable("The gateway has too many requests under way; try again.")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io/fs"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path"
@@ -73,11 +72,11 @@ func TestANewServiceIsServed(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	srv, conn, _ := testkit.StartTestJetStream(t)
+	service, err := messaging.NewService(conn, daemonTable, messaging.NewVerifier(oneGateway{public}), messaging.ServiceOptions{})
+	require.NoError(t, err)
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
-	go func() {
-		served <- messaging.Serve(ctx, conn, daemonTable, messaging.NewVerifier(oneGateway{public}), slog.New(slog.DiscardHandler))
-	}()
+	go func() { served <- service.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		assert.NoError(t, <-served)

@@ -110,9 +110,11 @@ func (c *cloud) daemon(t *testing.T, ops []aws.Operation) {
 	conn, err := messaging.Connect(t.Context(), messaging.Options{Name: "n1/daemon", InProcess: c.srv})
 	require.NoError(t, err)
 	verifier := messaging.NewVerifier(messaging.NewKeyDirectory(kvstore.Open(c.js, messaging.NodesBucket)))
+	service, err := messaging.NewService(conn.Raw(), ops, verifier, messaging.ServiceOptions{Log: c.opts.Log})
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- messaging.Serve(ctx, conn.Raw(), ops, verifier, c.opts.Log) }()
+	go func() { ended <- service.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended); conn.Close() })
 	testkit.Eventually(t, 10*time.Second, func() (bool, string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -65,7 +65,7 @@ func (s *Service) Delegate(ctx context.Context, delegations []Delegation, remove
 		if err != nil {
 			return fmt.Errorf("delegate below %s: %w", s.base, err)
 		}
-		next, err := delegate(zone, wanted, remove, time.Now().Unix())
+		next, err := delegate(zone, wanted, remove, time.Now())
 		if err != nil || next == nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (s *Service) isPlatformLabel(label string) bool {
 }
 
 // delegate computes the base zone with the delegations, or without them; nil when it is so already.
-func delegate(zone *dnsapi.Zone, delegations []Delegation, remove bool, now int64) (*dnsapi.Zone, error) {
+func delegate(zone *dnsapi.Zone, delegations []Delegation, remove bool, now time.Time) (*dnsapi.Zone, error) {
 	sets := slices.Clone(zone.RRSets)
 	for _, d := range delegations {
 		mine := func(s dnsapi.RRSet) bool { return s.Name == d.Name && s.Type == "NS" && !s.Managed }
@@ -265,7 +265,7 @@ func delegate(zone *dnsapi.Zone, delegations []Delegation, remove bool, now int6
 	if sameZone(&was, &next) {
 		return nil, nil
 	}
-	next.Serial = nextSerial(zone.Serial, now)
+	next.Serial = dnsapi.NextSerial(zone.Serial, now)
 	return &next, nil
 }
 

@@ -84,7 +84,7 @@ func TestCheckDelegation(t *testing.T) {
 }
 
 func TestDelegatePlan(t *testing.T) {
-	const now = 1000
+	now := time.Unix(1000, 0)
 	for _, tc := range []struct {
 		why, zone, name string
 		servers         string
@@ -118,7 +118,7 @@ func TestDelegatePlan(t *testing.T) {
 			default:
 				require.NoError(t, err)
 				assert.Equal(t, tc.want, show(next))
-				assert.EqualValues(t, now, next.Serial)
+				assert.EqualValues(t, now.Unix(), next.Serial)
 			}
 		})
 	}

@@ -3,9 +3,9 @@ package dns
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/mulgadc/spinifex/domains/dns/dnsapi"
 )
@@ -49,8 +49,8 @@ type planned struct {
 
 // plan computes the next zone from the desired set and the current one, nil when there is none. Sets that
 // are not managed stay as they are, and a desired set that would stand against one is left out. A managed
-// set that is not desired is removed when prune allows it and its class is complete. now is Unix time.
-func plan(d desired, current *dnsapi.Zone, prune bool, now int64) planned {
+// set that is not desired is removed when prune allows it and its class is complete.
+func plan(d desired, current *dnsapi.Zone, prune bool, now time.Time) planned {
 	var out planned
 	p := planner{have: map[setKey]bool{}, cname: map[string]bool{}, other: map[string]bool{}}
 	old := map[setKey]dnsapi.RRSet{}
@@ -124,7 +124,7 @@ func (p *planner) against(s *dnsapi.RRSet) string {
 }
 
 // next makes the zone of the sets; nil when it is what the current one is.
-func next(name string, sets []dnsapi.RRSet, current *dnsapi.Zone, now int64) *dnsapi.Zone {
+func next(name string, sets []dnsapi.RRSet, current *dnsapi.Zone, now time.Time) *dnsapi.Zone {
 	sortSets(sets)
 	z := &dnsapi.Zone{
 		Version: zoneVersion, Class: dnsapi.Platform, Name: name, ID: name,
@@ -140,15 +140,8 @@ func next(name string, sets []dnsapi.RRSet, current *dnsapi.Zone, now int64) *dn
 		}
 		z.Generation = 0
 	}
-	z.Serial = nextSerial(z.Serial, now)
+	z.Serial = dnsapi.NextSerial(z.Serial, now)
 	return z
-}
-
-// nextSerial is greater than last, and not below the time, so that a zone that is made anew does not fall
-// behind the one that it replaces.
-func nextSerial(last uint32, now int64) uint32 {
-	serial := max(int64(last)+1, now)
-	return uint32(min(max(serial, 1), math.MaxUint32))
 }
 
 func sameZone(a, b *dnsapi.Zone) bool {

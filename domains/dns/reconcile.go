@@ -222,12 +222,12 @@ func (d *drift) write(ctx context.Context, want desired) error {
 	if err != nil {
 		return err
 	}
-	p := plan(want, current, intact, time.Now().Unix())
+	p := plan(want, current, intact, time.Now())
 	d.logConflicts(p.conflicts)
 	next := p.zone
 	if next == nil && !intact {
 		next = current // the same as before, and yet to be written
-		next.Serial = nextSerial(next.Serial, time.Now().Unix())
+		next.Serial = dnsapi.NextSerial(next.Serial, time.Now())
 	}
 	if next == nil {
 		d.lastGood = current

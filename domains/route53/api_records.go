@@ -98,7 +98,7 @@ func (s *Service) applyBatch(z *zoneRecord, b *batch) error {
 		return faults.err()
 	}
 	z.RecordSets = sets
-	z.Serial = nextSerial(z.Serial, time.Now())
+	z.Serial = dnsapi.NextSerial(z.Serial, time.Now())
 	zone, err := render(z)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mulgadc/spinifex/domains/dns/dnsapi"
 	"github.com/mulgadc/spinifex/foundation/aws"
 	api "github.com/mulgadc/spinifex/foundation/aws/api/route53"
 	"github.com/mulgadc/spinifex/foundation/state/kvstore"
@@ -44,7 +45,7 @@ func (s *Service) CreateHostedZone(ctx context.Context, call *aws.Call, in *api.
 		Comment: value(value(in.HostedZoneConfig).Comment), NameServers: s.deps.NameServers,
 		Created: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	z.Serial = nextSerial(0, z.Created)
+	z.Serial = dnsapi.NextSerial(0, z.Created)
 	z.RecordSets = s.apexRecords(name)
 	if _, err := s.accounts.Create(ctx, accountKey(call.Account), &accountRecord{}); err != nil && !errors.Is(err, kvstore.ErrConflict) {
 		return nil, storeError("index account", accountKey(call.Account), err)

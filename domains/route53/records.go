@@ -61,7 +61,7 @@ type zoneRecord struct {
 	Created         time.Time `json:"created"`
 	// NameServers is the delegation set that the zone was made with.
 	NameServers []string `json:"name_servers"`
-	// Serial of the last change of the record sets; see nextSerial.
+	// Serial of the last change of the record sets; see dnsapi.NextSerial.
 	Serial uint32 `json:"serial"`
 	// RecentChanges are the ids of the last changes, newest last. A writer that lost the answer to
 	// its write finds its own id here, so a retry never applies a batch twice.
@@ -182,12 +182,6 @@ func splitKey(key string) (account, kind, id string, ok bool) {
 		return "", "", "", false
 	}
 	return parts[0], parts[1], parts[2], true
-}
-
-// nextSerial is the serial of a change made now. It grows by one at least, and follows the clock so
-// that a zone made again under an old name has a higher serial than the one before it.
-func nextSerial(prev uint32, now time.Time) uint32 {
-	return max(prev+1, uint32(now.Unix())) // seconds fit until 2106
 }
 
 // newZoneID and newChangeID make random ids of 20 characters, with 95 bits of chance: AWS's prefix

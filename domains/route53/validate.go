@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/miekg/dns"
+	"github.com/mulgadc/spinifex/domains/dns/dnsapi"
 )
 
 // The record types, as the API lists them.
@@ -92,9 +92,9 @@ func rdata(typ, value string) (string, *problem) {
 	if p != nil {
 		return "", p
 	}
-	// The library has the last word: what it cannot read cannot be served.
-	rr, err := dns.NewRR(". 0 IN " + typ + " " + text)
-	if err != nil || rr == nil || dns.TypeToString[rr.Header().Rrtype] != typ {
+	// The DNS servers have the last word: what they cannot read cannot be served.
+	rr, err := dnsapi.ParseValue(typ, text)
+	if err != nil {
 		return "", malformed(typ, value)
 	}
 	return strings.TrimPrefix(rr.String(), rr.Header().String()), nil

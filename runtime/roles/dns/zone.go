@@ -264,17 +264,9 @@ func (c *compiler) choice(src *dnsapi.RRSet, name string, rtype uint16) (choice,
 
 // record parses one value, and proves that it packs, so that no answer fails later for it.
 func (c *compiler) record(owner string, ttl uint32, rtype, value string) (dns.RR, int, error) {
-	if strings.TrimSpace(value) == "" || strings.ContainsAny(value, "\r\n") {
-		return nil, 0, fmt.Errorf("value %q is empty or has a line break", value)
-	}
-	// Not dns.NewRR: that one would follow $INCLUDE.
-	zp := dns.NewZoneParser(strings.NewReader(". 0 IN "+rtype+" "+value+"\n"), ".", "")
-	rr, ok := zp.Next()
-	if err := zp.Err(); err != nil {
-		return nil, 0, fmt.Errorf("value %q: %w", value, err)
-	}
-	if !ok || dns.TypeToString[rr.Header().Rrtype] != rtype {
-		return nil, 0, fmt.Errorf("value %q is no record", value)
+	rr, err := dnsapi.ParseValue(rtype, value)
+	if err != nil {
+		return nil, 0, err
 	}
 	rr.Header().Name, rr.Header().Ttl = owner, ttl
 	size, err := dns.PackRR(rr, c.buf, 0, nil, false)

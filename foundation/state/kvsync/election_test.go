@@ -211,8 +211,7 @@ func TestElectionIntervalsNeverOverlap(t *testing.T) {
 		var last atomic.Uint64
 		nodes := make([]*candidate, 0, 8)
 		for i := range 8 {
-			var c *candidate
-			c = campaign(t, srv, fmt.Sprintf("n%d", i), func(ctx context.Context) error {
+			c := campaign(t, srv, fmt.Sprintf("n%d", i), func(ctx context.Context) error {
 				if leading.Add(1) > 1 {
 					overlaps.Add(1)
 				}

@@ -576,7 +576,7 @@ func TestLeaseLockWaitsForThisProcessAndForget(t *testing.T) {
 		l.Unlock(t.Context(), tok)
 		require.NoError(t, <-errs)
 
-		tok = lock(t, l)
+		lock(t, l)
 		g.Forget("0001/blue")
 		require.False(t, l.Held())
 		_, err := l.TryLock(t.Context())

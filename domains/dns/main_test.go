@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -54,13 +53,13 @@ type node struct {
 	store   *ZoneStore
 	bucket  *kvstore.Bucket
 	lease   *kvsync.Lease
-	log     *logBuffer
+	log     *testkit.Buffer
 	sources []*fakeSource
 }
 
 func (c *cluster) node(t *testing.T, name string, sources ...*fakeSource) *node {
 	t.Helper()
-	n := &node{name: name, bucket: c.zones(), log: &logBuffer{}, sources: sources}
+	n := &node{name: name, bucket: c.zones(), log: &testkit.Buffer{}, sources: sources}
 	n.store = NewZoneStore(n.bucket)
 	n.lease = NewReconcileLease(c.sync(), name+"/daemon")
 	deps := Deps{
@@ -87,24 +86,6 @@ func (n *node) run(t *testing.T) (stop func()) {
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 	})
-}
-
-// logBuffer is a log that several goroutines write.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
 }
 
 // fakeSource wants what the test says.

@@ -97,7 +97,7 @@ func TestReconcileKeepsWhatASourceDidNotShow(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			assert.Equal(t, apexLines+"\n"+ns1Line+both, show(n.zone(t)))
 		}
-		assert.NotZero(t, n.log.count("no answer"))
+		assert.NotZero(t, n.log.Count("no answer"))
 		eks.set(func(f *fakeSource) { f.sets = nil })
 		time.Sleep(settle)
 		assert.Equal(t, apexLines+"\n"+ns1Line+"\ny A 60 192.0.2.2 rds", show(n.zone(t)), "a complete look at nothing prunes")
@@ -171,8 +171,8 @@ func TestReconcileRebuildsASpoiltZone(t *testing.T) {
 			assert.Greater(t, z.Serial, serial, why)
 			serial = z.Serial
 		}
-		assert.NotZero(t, n.log.count("platform zone cannot be read, rebuilding it"))
-		assert.NotZero(t, n.log.count("platform zone is gone, rebuilding it"))
+		assert.NotZero(t, n.log.Count("platform zone cannot be read, rebuilding it"))
+		assert.NotZero(t, n.log.Count("platform zone is gone, rebuilding it"))
 	})
 }
 
@@ -217,7 +217,7 @@ func TestReconcileLeavesANewerReleasesZone(t *testing.T) {
 		defer stop()
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, rev, n.revision(t))
-		assert.NotZero(t, n.log.count("written by a newer release"))
+		assert.NotZero(t, n.log.Count("written by a newer release"))
 	})
 }
 
@@ -236,7 +236,7 @@ func TestReconcileIsOneNodesAndIsHandedOver(t *testing.T) {
 		assert.False(t, second.lease.Held())
 		z := second.zone(t)
 		assert.Contains(t, show(z), "x A 60 192.0.2.1 eks")
-		assert.Zero(t, second.log.count("platform zone written"))
+		assert.Zero(t, second.log.Count("platform zone written"))
 		stopFirst()
 		time.Sleep(settle)
 		after := second.zone(t)
@@ -290,7 +290,7 @@ func TestReconcilePassIsBoundedAndGivesLeadershipUp(t *testing.T) {
 		close(block) // the source answers at last, after the pass's time
 		time.Sleep(election.DefaultTTL)
 		assert.True(t, second.lease.Held(), "a healthy node leads now")
-		assert.NotZero(t, first.log.count("standing down"))
+		assert.NotZero(t, first.log.Count("standing down"))
 		assert.Equal(t, apexLines+"\n"+ns1Line, show(second.zone(t)))
 	})
 }

@@ -1,7 +1,6 @@
 package messaging
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,24 +41,6 @@ func echo(_ context.Context, call *aws.Call, in *echoIn) (*echoOut, error) {
 	return &echoOut{Text: in.Text, Call: *call}, nil
 }
 
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // bench is one server, a client and what they need; services run until the end of the test.
 type bench struct {
 	srv      *server.Server
@@ -67,13 +48,13 @@ type bench struct {
 	signer   *Signer
 	verifier *Verifier
 	client   *Client
-	log      *logBuffer
+	log      *testkit.Buffer
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	srv, conn, _ := testkit.StartTestJetStream(t)
-	b := &bench{srv: srv, conn: conn, log: &logBuffer{}}
+	b := &bench{srv: srv, conn: conn, log: &testkit.Buffer{}}
 	b.signer, b.verifier = testIdentity(t)
 	client, err := NewClient(testkit.Connect(t, srv), b.signer, ClientOptions{})
 	require.NoError(t, err)

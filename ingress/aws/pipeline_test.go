@@ -1,7 +1,6 @@
 package awsingress
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +26,7 @@ import (
 	"github.com/mulgadc/spinifex/foundation/aws/api/route53"
 	"github.com/mulgadc/spinifex/foundation/aws/api/sts"
 	"github.com/mulgadc/spinifex/foundation/aws/sigv4"
+	"github.com/mulgadc/spinifex/internal/testkit"
 )
 
 const (
@@ -49,24 +48,13 @@ func (r *rig) Call(ctx context.Context, call *aws.Call, op aws.Operation, in any
 }
 
 // logBuffer collects log lines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
+type logBuffer struct{ testkit.Buffer }
 
 // lines returns the access log.
 func (b *logBuffer) lines(t *testing.T) []map[string]any {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var out []map[string]any
-	for line := range strings.Lines(b.text.String()) {
+	for line := range strings.Lines(b.String()) {
 		var entry map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &entry))
 		if entry["msg"] == "request" {
@@ -74,12 +62,6 @@ func (b *logBuffer) lines(t *testing.T) []map[string]any {
 		}
 	}
 	return out
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 func operations() []aws.Operation {

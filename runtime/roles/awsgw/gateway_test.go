@@ -1,7 +1,6 @@
 package awsgw
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -39,24 +38,6 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // cloud is a gateway and a NATS server in the process of the test.
 type cloud struct {
 	srv           *server.Server
@@ -64,7 +45,7 @@ type cloud struct {
 	opts          Options
 	administrator iam.Administrator
 	gateway       *Gateway
-	log           *logBuffer
+	log           *testkit.Buffer
 	stop          func() error
 }
 
@@ -80,7 +61,7 @@ func prepare(t *testing.T) *cloud {
 	users := iam.New(iam.Deps{Records: kvstore.Open(js, iam.Bucket), Sealer: sealer})
 	administrator, err := users.EnsureAdministrator(t.Context())
 	require.NoError(t, err)
-	c := &cloud{srv: srv, js: js, administrator: administrator, log: &logBuffer{}}
+	c := &cloud{srv: srv, js: js, administrator: administrator, log: &testkit.Buffer{}}
 	c.opts = Options{
 		Node: "n1", Listen: "127.0.0.1:0", DataDir: t.TempDir(), Region: "eu-west-1", Conn: conn,
 		Nodes: kvstore.Open(js, messaging.NodesBucket), Lookup: users.SigningKey, Operations: all.Operations(),

@@ -1,11 +1,9 @@
 package dnsserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,31 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mulgadc/spinifex/domains/dns/dnsapi"
+	"github.com/mulgadc/spinifex/internal/testkit"
 )
 
-// logBuffer is a log that several goroutines write.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
-
 // following runs a server's loops, without sockets, in a bubble.
-func following(t *testing.T, store *memZones, test func(t *testing.T, s *Server, status *memStatus, log *logBuffer)) {
+func following(t *testing.T, store *memZones, test func(t *testing.T, s *Server, status *memStatus, log *testkit.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		log, status := &logBuffer{}, newMemStatus()
+		log, status := &testkit.Buffer{}, newMemStatus()
 		s, err := New(Options{
 			Listen: "127.0.0.1:0", Node: "n1", Zones: store, Servers: status, Sockets: 1,
 			Log: slog.New(slog.NewTextHandler(log, nil)),
@@ -71,7 +52,7 @@ func version(serial uint32, lines ...string) *dnsapi.Zone {
 
 func TestFollowerReportsAtOnceAndEveryTwoSeconds(t *testing.T) {
 	store := newMemZones(version(1))
-	following(t, store, func(t *testing.T, s *Server, status *memStatus, _ *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, status *memStatus, _ *testkit.Buffer) {
 		time.Sleep(100 * time.Millisecond)
 		assert.JSONEq(t, `{"version":1,"node":"n1","zones":{"ZEXAMPLE.TEST":1}}`, status.get("server.n1"))
 		time.Sleep(700 * time.Millisecond)
@@ -92,19 +73,19 @@ func TestFollowerReportsAtOnceAndEveryTwoSeconds(t *testing.T) {
 
 func TestFollowerServesWhatItHasWhileTheStoreIsAway(t *testing.T) {
 	store := newMemZones(version(1), zoneOf("gone.test."))
-	following(t, store, func(t *testing.T, s *Server, status *memStatus, log *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, status *memStatus, log *testkit.Buffer) {
 		synctest.Wait()
 		store.leave(true)
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, serials(s), 2)
-		assert.Equal(t, 1, log.count("zone watch broke"), "one line for one outage")
+		assert.Equal(t, 1, log.Count("zone watch broke"), "one line for one outage")
 		store.put(version(2))
 		store.delete(dnsapi.Hosted, "gone.test.")
 		store.leave(false)
 		time.Sleep(maxWatchBackoff)
 		synctest.Wait()
 		assert.Equal(t, map[string]uint32{"ZEXAMPLE.TEST": 2}, serials(s))
-		assert.Equal(t, 1, log.count("zone watch works again"))
+		assert.Equal(t, 1, log.Count("zone watch works again"))
 		store.put(version(3))
 		synctest.Wait()
 		assert.EqualValues(t, 3, serials(s)["ZEXAMPLE.TEST"], "the new watch is followed")
@@ -114,7 +95,7 @@ func TestFollowerServesWhatItHasWhileTheStoreIsAway(t *testing.T) {
 func TestFollowerAnswersNothingBeforeTheFirstCompleteLook(t *testing.T) {
 	store := newMemZones(version(1))
 	store.leave(true)
-	following(t, store, func(t *testing.T, s *Server, status *memStatus, _ *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, status *memStatus, _ *testkit.Buffer) {
 		time.Sleep(time.Minute)
 		assert.Nil(t, s.view.Load())
 		assert.Zero(t, status.count())
@@ -126,7 +107,7 @@ func TestFollowerAnswersNothingBeforeTheFirstCompleteLook(t *testing.T) {
 
 func TestFollowerPollsWhatTheWatchMissed(t *testing.T) {
 	store := newMemZones(version(1), zoneOf("gone.test."))
-	following(t, store, func(t *testing.T, s *Server, _ *memStatus, _ *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, _ *memStatus, _ *testkit.Buffer) {
 		synctest.Wait()
 		store.mu.Lock()
 		store.silent = true
@@ -144,7 +125,7 @@ func TestFollowerPollsWhatTheWatchMissed(t *testing.T) {
 
 func TestFollowerKeepsTheLastGoodZone(t *testing.T) {
 	store := newMemZones(version(1, "www A 192.0.2.1"))
-	following(t, store, func(t *testing.T, s *Server, status *memStatus, log *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, status *memStatus, log *testkit.Buffer) {
 		synctest.Wait()
 		answers := func(want string) {
 			t.Helper()
@@ -156,12 +137,12 @@ func TestFollowerKeepsTheLastGoodZone(t *testing.T) {
 		assert.EqualValues(t, 1, s.badZones.Load())
 		time.Sleep(time.Minute)
 		assert.Contains(t, status.get("server.n1"), ":1}", "the serial that is served")
-		assert.Equal(t, 1, log.count("bad zone object"), "logged once, whatever the polls see")
+		assert.Equal(t, 1, log.Count("bad zone object"), "logged once, whatever the polls see")
 		store.spoil(dnsapi.Hosted, "example.test.", errors.New("not JSON"))
 		answers("192.0.2.1")
 		time.Sleep(time.Minute)
 		answers("192.0.2.1")
-		assert.Equal(t, 2, log.count("bad zone object"), "another fault is another line")
+		assert.Equal(t, 2, log.Count("bad zone object"), "another fault is another line")
 		store.put(version(3, "www A 192.0.2.3"))
 		answers("192.0.2.3")
 		assert.Zero(t, s.badZones.Load())
@@ -177,7 +158,7 @@ func TestFollowerKeepsTheLastGoodZone(t *testing.T) {
 
 func TestFollowerKeepsABadZoneThroughANewWatch(t *testing.T) {
 	store := newMemZones(version(1, "www A 192.0.2.1"))
-	following(t, store, func(t *testing.T, s *Server, _ *memStatus, _ *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, _ *memStatus, _ *testkit.Buffer) {
 		synctest.Wait()
 		store.leave(true)
 		store.spoil(dnsapi.Hosted, "example.test.", errors.New("not JSON"))
@@ -189,7 +170,7 @@ func TestFollowerKeepsABadZoneThroughANewWatch(t *testing.T) {
 
 func TestFollowerReplacesAZoneOfAnotherID(t *testing.T) {
 	store := newMemZones(version(5))
-	following(t, store, func(t *testing.T, s *Server, _ *memStatus, _ *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, _ *memStatus, _ *testkit.Buffer) {
 		synctest.Wait()
 		store.delete(dnsapi.Hosted, "example.test.")
 		again := version(3)
@@ -202,18 +183,18 @@ func TestFollowerReplacesAZoneOfAnotherID(t *testing.T) {
 
 func TestFollowerOutlivesFailingReports(t *testing.T) {
 	store := newMemZones(version(1))
-	following(t, store, func(t *testing.T, s *Server, status *memStatus, log *logBuffer) {
+	following(t, store, func(t *testing.T, s *Server, status *memStatus, log *testkit.Buffer) {
 		synctest.Wait()
 		status.mu.Lock()
 		status.fail = true
 		status.mu.Unlock()
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, log.count("dns status not written"))
+		assert.Equal(t, 1, log.Count("dns status not written"))
 		status.mu.Lock()
 		status.fail = false
 		status.mu.Unlock()
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, log.count("dns status written again"))
+		assert.Equal(t, 1, log.Count("dns status written again"))
 		assert.NotEmpty(t, status.get("server.n1"))
 	})
 }

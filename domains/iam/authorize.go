@@ -2,7 +2,6 @@ package iam
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/mulgadc/spinifex/foundation/aws"
 )
@@ -17,7 +16,7 @@ func Authorize(call *aws.Call, op aws.Operation, resources []string) error {
 	if len(resources) == 0 { // on nothing in particular is on anything, never on nothing
 		resources = []string{"*"}
 	}
-	administrator := "arn:aws:iam::" + call.Account + ":user/" + AdministratorName
+	administrator := userARN(call.Account, "/", AdministratorName)
 	for _, resource := range resources {
 		if call.Principal != administrator || !inAccount(resource, call.Account) {
 			return &aws.Error{
@@ -35,6 +34,6 @@ func inAccount(resource, account string) bool {
 	if resource == "*" {
 		return true
 	}
-	parts := strings.SplitN(resource, ":", 6)
-	return len(parts) == 6 && parts[0] == "arn" && (parts[4] == account || parts[4] == "")
+	arn, err := aws.ParseARN(resource)
+	return err == nil && (arn.Account == account || arn.Account == "")
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/mulgadc/spinifex/foundation/aws"
 	"github.com/mulgadc/spinifex/foundation/state/kvstore"
 )
 
@@ -35,9 +36,9 @@ type userRecord struct {
 	FirstKey *accessKeyRecord `json:"first_key,omitzero"`
 }
 
-// arn is the user's ARN.
-func (u *userRecord) arn() string {
-	return "arn:aws:iam::" + u.Account + ":user" + u.Path + u.Name
+// userARN is the ARN of a user. A path begins and ends with a slash.
+func userARN(account, path, name string) string {
+	return aws.ARN{Service: "iam", Account: account, Resource: "user" + path + name}.String()
 }
 
 // accessKeyRecord is <account>.key.<id>.

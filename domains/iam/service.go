@@ -106,7 +106,7 @@ func (s *Service) open(user *userRecord, key *accessKeyRecord) (Credential, erro
 	}
 	return Credential{
 		AccessKeyID: key.ID, Secret: string(secret),
-		Account: user.Account, User: user.Name, ARN: user.arn(), UserID: user.ID,
+		Account: user.Account, User: user.Name, ARN: userARN(user.Account, user.Path, user.Name), UserID: user.ID,
 	}, nil
 }
 

@@ -29,17 +29,6 @@ const (
 	DelegationPublic Delegation = "public"
 )
 
-// ParseDelegation reads a delegation mode of the configuration; "" is the default, trust.
-func ParseDelegation(s string) (Delegation, error) {
-	switch d := Delegation(s); d {
-	case "":
-		return DelegationTrust, nil
-	case DelegationTrust, DelegationBase, DelegationPublic:
-		return d, nil
-	}
-	return "", fmt.Errorf("delegation %q is not one of trust, base, public", s)
-}
-
 // Defaults of Deps.
 const (
 	// DefaultMaxZones is AWS's quota of hosted zones per account.
@@ -118,8 +107,8 @@ func (d *Deps) normalise() error {
 	if d.Bucket == nil || d.Servers == nil {
 		return errors.New("route53: Bucket and Servers are required")
 	}
-	if _, err := ParseDelegation(string(d.Delegation)); err != nil {
-		return fmt.Errorf("route53: %w", err)
+	if !slices.Contains([]Delegation{DelegationTrust, DelegationBase, DelegationPublic}, d.Delegation) {
+		return fmt.Errorf("route53: delegation %q is not one of trust, base, public", d.Delegation)
 	}
 	if len(d.NameServers) == 0 {
 		return errors.New("route53: no NameServers")
@@ -178,8 +167,7 @@ type Service struct {
 }
 
 // New makes a Service. It does no I/O and panics on a wiring error, as kvsync does: a required field
-// that is missing, a name that is none. Values that people configure are checked before, with
-// ParseDelegation and the like.
+// that is missing, a name that is none. Values that people configure have been checked before.
 func New(d Deps) *Service {
 	d = d.withDefaults()
 	d.NameServers, d.Reserved = slices.Clone(d.NameServers), slices.Clone(d.Reserved)
@@ -238,7 +226,7 @@ func arns(kind, prefix string, ids ...string) []string {
 	var out []string
 	for _, id := range ids {
 		if bare, ok := bareID(id, prefix); ok {
-			out = append(out, "arn:aws:route53:::"+kind+"/"+bare)
+			out = append(out, aws.ARN{Service: api.Service, Resource: kind + "/" + bare}.String())
 		}
 	}
 	return out

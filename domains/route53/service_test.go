@@ -110,11 +110,6 @@ func TestNewChecksItsDeps(t *testing.T) {
 		change(&d)
 		assert.Panics(t, func() { New(d) }, name)
 	}
-	d, err := ParseDelegation("")
-	require.NoError(t, err)
-	assert.Equal(t, DelegationTrust, d)
-	_, err = ParseDelegation("Trust")
-	assert.ErrorContains(t, err, "trust, base, public")
 }
 
 func TestTestDNSAnswer(t *testing.T) {

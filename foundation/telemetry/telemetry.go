@@ -71,9 +71,6 @@ func New(opts Options) (*Telemetry, error) {
 // Meter returns the meter of a package, named by its path in the repository such as "domains/dns".
 func (t *Telemetry) Meter(name string) metric.Meter { return t.provider.Meter(name) }
 
-// Registry is for collectors that are no OpenTelemetry instruments.
-func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
-
 // Handler answers a scrape.
 func (t *Telemetry) Handler() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})

@@ -141,7 +141,7 @@ func (g *Gateway) ready(client *messaging.Client) error {
 	return nil
 }
 
-// Listen opens the port, if Run has not. An address that cannot be had is an error that names the
+// Listen opens the port, if Run has not; Run closes it. An address that cannot be had is an error that names the
 // configuration key.
 func (g *Gateway) Listen(ctx context.Context) error {
 	g.mu.Lock()
@@ -175,18 +175,6 @@ func (g *Gateway) take(ctx context.Context) (net.Listener, error) {
 	listener := g.listener
 	g.listener = nil
 	return listener, nil
-}
-
-// Close closes the port if Listen has opened it and Run was never called.
-func (g *Gateway) Close() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.listener == nil {
-		return nil
-	}
-	listener := g.listener
-	g.listener = nil
-	return listener.Close()
 }
 
 // Addr is the address that is or was listened on, nil before Listen.
@@ -292,12 +280,10 @@ func (g *Gateway) publish(ctx context.Context, first chan<- struct{}) {
 			close(first)
 			first = nil
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 	}
 }

@@ -306,7 +306,7 @@ func (p *process) removeObsolete(ctx context.Context) error {
 }
 
 // buildLocks makes the one handle of the sync bucket and all leases of the process, and opens the
-// bucket: a cluster whose size nobody declared is a fault here, not later.
+// bucket if there are any: a cluster whose size nobody declared is a fault here, not later.
 func (p *process) buildLocks(ctx context.Context) error {
 	rec, err := telemetry.NewLeaseRecorder(p.tel.Meter("foundation/state/kvsync"), p.log)
 	if err != nil {
@@ -319,14 +319,20 @@ func (p *process) buildLocks(ctx context.Context) error {
 		opts = append(opts, kvstore.WithSyncAlways())
 	}
 	p.sync = kvstore.OpenSyncBucket(p.syncConn.JetStream(), opts...)
+	p.locks = newDaemonLocks(p.sync, p.cfg.Node.Name, p.opts.Roles, p.cfg.Locks.TTL)
+	if len(p.locks.all()) == 0 {
+		return nil
+	}
 	err = p.retry(ctx, "the sync bucket cannot be opened yet", func(ctx context.Context) error {
 		_, err := p.sync.KV(ctx)
 		return err
 	})
+	if errors.Is(err, clustersize.ErrUndeclared) {
+		return fmt.Errorf("nats.servers is not set, the number of servers of the NATS cluster at nats.url: %w", err)
+	}
 	if err != nil {
 		return err
 	}
-	p.locks = newDaemonLocks(p.sync, p.cfg.Node.Name, p.opts.Roles, p.cfg.Locks.TTL)
 	p.onStop("release the leases", 10*time.Second, func(ctx context.Context) error {
 		if p.stuck {
 			return errors.New("not released: loops have not stopped, the leases lapse by themselves")

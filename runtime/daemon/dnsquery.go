@@ -41,16 +41,16 @@ func listenAddrs(listen string) []netip.Addr {
 	return []netip.Addr{addr}
 }
 
-// askDNS asks the DNS server at dns.listen for a name, without recursion. An answer that does not fit
-// into a datagram is asked for again over TCP.
-func askDNS(ctx context.Context, cfg *config.Config, name, typ string) (rcode string, data []string, server string, err error) {
+// askDNS asks the DNS server of this machine that listens at an address for a name, without recursion.
+// An answer that does not fit into a datagram is asked for again over TCP.
+func askDNS(ctx context.Context, listen, name, typ string) (rcode string, data []string, err error) {
 	number, ok := dns.StringToType[typ]
 	if !ok {
-		return "", nil, "", fmt.Errorf("ask DNS for %s: unknown type %q", name, typ)
+		return "", nil, fmt.Errorf("ask DNS for %s: unknown type %q", name, typ)
 	}
 	query := new(dns.Msg).SetQuestion(dns.Fqdn(name), number)
 	query.RecursionDesired = false
-	addr := dialAddr(cfg.DNS.Listen)
+	addr := dialAddr(listen)
 	client := &dns.Client{Timeout: queryTimeout}
 	answer, _, err := client.ExchangeContext(ctx, query, addr)
 	if err == nil && answer.Truncated {
@@ -58,14 +58,14 @@ func askDNS(ctx context.Context, cfg *config.Config, name, typ string) (rcode st
 		answer, _, err = client.ExchangeContext(ctx, query, addr)
 	}
 	if err != nil {
-		return "", nil, "", fmt.Errorf("ask DNS for %s %s: %w", name, typ, err)
+		return "", nil, fmt.Errorf("ask DNS for %s %s: %w", name, typ, err)
 	}
 	for _, rr := range answer.Answer {
 		if rr.Header().Rrtype == number {
 			data = append(data, strings.TrimPrefix(rr.String(), rr.Header().String()))
 		}
 	}
-	return dns.RcodeToString[answer.Rcode], data, nameServer(cfg), nil
+	return dns.RcodeToString[answer.Rcode], data, nil
 }
 
 // dialAddr is where on this machine something listens.

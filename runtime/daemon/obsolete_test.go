@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,20 @@ import (
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
+
+// emptyTimerPool empties the pool in which the NATS client library keeps used timers: one of a bubble must
+// not be used outside of it, or in another one. Two collections do that.
+func emptyTimerPool() {
+	runtime.GC()
+	runtime.GC()
+}
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	emptyTimerPool()
+	synctest.Test(t, test)
+}
 
 // lines is a log that tests look into.
 type lines struct {
@@ -107,7 +122,7 @@ func (c *oldCloud) buckets() []string {
 }
 
 func TestAllObsoleteBucketsGoAndNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		require.Len(t, obsoleteBuckets, 11)
 		for _, bucket := range obsoleteBuckets {
@@ -127,7 +142,7 @@ func TestAllObsoleteBucketsGoAndNoOther(t *testing.T) {
 }
 
 func TestStartWaitsWhileAnEarlierReleaseElects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		c.put("spinifex-rds-leader", "leader", `{"node":"old-2"}`)
 		c.put("spinifex-ecs-leader", "leader", "old-1")
@@ -153,7 +168,7 @@ func TestStartWaitsWhileAnEarlierReleaseElects(t *testing.T) {
 }
 
 func TestAKeyThatWasReleasedDoesNotHoldUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		c.put("bedrock-leader", "leader", "old-1")
 		kv, err := c.js.KeyValue(t.Context(), "bedrock-leader")
@@ -167,7 +182,7 @@ func TestAKeyThatWasReleasedDoesNotHoldUp(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		c.put("bedrock-leader", "leader", "old-1")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -178,7 +193,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestBucketThatReappearsIsDeletedNamedAndCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		require.NoError(t, c.remover.removeAtStart(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
@@ -211,7 +226,7 @@ func (f *faultyBuckets) Delete(_ context.Context, bucket string) (bool, error) {
 }
 
 func TestAFailureIsLoggedAndTheRestTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		var log lines
 		boom := errors.New("boom")
 		store := &faultyBuckets{

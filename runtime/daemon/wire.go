@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mulgadc/spinifex/domains/all"
@@ -15,6 +16,7 @@ import (
 	"github.com/mulgadc/spinifex/domains/route53"
 	"github.com/mulgadc/spinifex/domains/sts"
 	"github.com/mulgadc/spinifex/foundation/aws"
+	"github.com/mulgadc/spinifex/foundation/config"
 	"github.com/mulgadc/spinifex/foundation/messaging"
 	"github.com/mulgadc/spinifex/foundation/seal"
 	"github.com/mulgadc/spinifex/foundation/state/kvstore"
@@ -45,6 +47,7 @@ type domains struct {
 	loops      []loop
 	dnsServer  *dnsserver.Server
 	dnsListens chan struct{} // closed once the DNS server listens
+	dnsAddr    atomic.Value  // of string: where it listens; not set by a process without one
 	gateway    *awsgw.Gateway
 }
 
@@ -108,8 +111,9 @@ func (p *process) wireRoute53(context.Context) error {
 		NameServers: []string{nameServer(p.cfg)},
 		Reserved:    []string{p.cfg.DNS.BaseDomain + "."},
 		Delegation:  route53.Delegation(p.cfg.Route53.Delegation),
-		Answer: func(ctx context.Context, zone, name, typ string) (string, []string, string, error) {
-			return askDNS(ctx, p.cfg, name, typ)
+		Answer: func(ctx context.Context, _, name, typ string) (string, []string, string, error) {
+			rcode, data, err := askDNS(ctx, p.domains.dnsListen(p.cfg), name, typ)
+			return rcode, data, nameServer(p.cfg), err
 		},
 		Zones: p.domains.zones,
 		ZoneWriter: func(ctx context.Context, tok kvsync.Token) (dnsapi.ZoneWriter, error) {
@@ -142,9 +146,20 @@ func (p *process) wireDNSServer(context.Context) error {
 	p.domains.dnsServer, err = dnsserver.New(dnsserver.Options{
 		Listen: p.cfg.DNS.Listen, Node: p.cfg.Node.Name, Zones: p.domains.zones, Servers: p.domains.dnsServers,
 		Log: p.log, Meter: p.tel.Meter("runtime/roles/dns"),
-		Listening: func(netip.AddrPort) { first() },
+		Listening: func(addr netip.AddrPort) {
+			p.domains.dnsAddr.Store(addr.String())
+			first()
+		},
 	})
 	return err
+}
+
+// dnsListen is where this node's DNS server listens, in this process or another.
+func (d *domains) dnsListen(cfg *config.Config) string {
+	if addr, ok := d.dnsAddr.Load().(string); ok {
+		return addr
+	}
+	return cfg.DNS.Listen
 }
 
 // wireGateway wires the gateway, and makes the administrator whose keys it tells the clients of this

@@ -105,6 +105,7 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 			l.mu.Lock()
 			l.noteGhostLocked(rec.Nonce)
 			l.mu.Unlock()
+			l.disown(s, rec.Nonce, true)
 			emit(l.store, Event{Kind: EventUnknown, Key: l.key, Token: Token{Holder: l.holder}, Reason: "acquire"})
 		}
 		if o.saw == nil || o.saw.err != nil {
@@ -175,11 +176,14 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 		dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl/renewPart)
 		err := remove(dctx, l.store, l.key, o.rev)
 		cancel()
+		if err != nil {
+			l.disown(s, rec.Nonce, false)
+		}
 		l.mu.Lock()
 		return Token{}, errors.Join(fmt.Errorf("acquire lease %s: the answer took %v, too late to hold it: %w", l.key, took, ErrUnavailable), err)
 	}
 	a := &acquisition{
-		tok: tok, session: s, rev: o.rev, sent: o.sent, lost: make(chan struct{}),
+		tok: tok, session: s, rev: o.rev, nonce: rec.Nonce, sent: o.sent, lost: make(chan struct{}),
 	}
 	l.acq = a
 	l.obs = observation{rev: o.rev}

@@ -22,8 +22,9 @@ type LeaseGroup struct {
 	current atomic.Pointer[session]
 	idle    atomic.Bool // somebody wants it looked whether the session is still needed
 
-	mu      sync.Mutex // guards members
+	mu      sync.Mutex // guards members and orphans; never held with a lease's mutex
 	members map[string]*Lease
+	orphans []orphan
 }
 
 // NewLeaseGroup makes the group of leases whose keys begin with prefix, which ends in a dot. It panics

@@ -176,7 +176,7 @@ func (k *keeper) extend(nonce string, rev uint64) {
 	if !known || a.ended || rev <= a.rev || validity(k.ttl) <= a.sent.heldSince(now) {
 		return
 	}
-	a.rev, a.sent = rev, sent
+	a.rev, a.nonce, a.sent = rev, nonce, sent
 	clear(a.pending)
 	k.quick, k.gone = 0, 0
 	k.due = now.at.Add(k.ttl/renewPart - sent.heldSince(now))

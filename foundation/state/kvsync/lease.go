@@ -56,6 +56,7 @@ type acquisition struct {
 	tok     Token
 	session *session           // that keeps it, in a group; then nothing below is renewed
 	rev     uint64             // of the last landed write
+	nonce   string             // of it
 	sent    instant            // when the last landed write was sent
 	pending map[string]instant // nonces of renewals whose outcome is not known, with their send times
 	ended   bool
@@ -223,7 +224,9 @@ func (l *Lease) unlock(ctx context.Context, tok Token) {
 	}
 	rev, pending := l.releaseLocked(a, "unlocked")
 	l.mu.Unlock()
-	l.erase(ctx, rev, pending)
+	if !l.erase(ctx, rev, pending) {
+		l.leave(a.session, a.nonce, pending)
+	}
 	l.idle(ctx)
 }
 
@@ -273,19 +276,19 @@ func (l *Lease) lose(a *acquisition, reason string) {
 }
 
 // erase deletes the key at rev. After a refusal it looks: a pending renewal of the same acquisition that
-// landed meanwhile is deleted, one that is still being applied is waited for. What cannot be deleted
-// before ctx ends, or after some failures, lapses.
-func (l *Lease) erase(ctx context.Context, rev uint64, pending map[string]instant) {
+// landed meanwhile is deleted, one that is still being applied is waited for. It reports whether the key
+// is certainly out of the way, which it may not be when ctx ends or after some failures.
+func (l *Lease) erase(ctx context.Context, rev uint64, pending map[string]instant) bool {
 	wait := quickRetry
 	for failures := 0; failures < acquireTries; {
 		err := remove(ctx, l.store, l.key, rev)
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrStoreRegressed) {
-			return
+			return true
 		}
 		if !errors.Is(err, ErrRevisionMismatch) {
 			failures++
 			if !pause(ctx, retryAfter(l.ttl)) {
-				return
+				return false
 			}
 		}
 		saw := load(ctx, l.store, l.key)
@@ -294,17 +297,37 @@ func (l *Lease) erase(ctx context.Context, rev uint64, pending map[string]instan
 		case saw.err != nil:
 			failures++
 		case saw.absent || saw.bad:
-			return
+			return true
 		case saw.rev <= rev: // the refusal was about another write in flight
 			if !pause(ctx, l.jitter(wait)) {
-				return
+				return false
 			}
 			wait = min(2*wait, retryAfter(l.ttl))
 		case !ours:
-			return
+			return true
 		default:
 			rev = saw.rev
 		}
+	}
+	return false
+}
+
+// leave notes that a record of an ended acquisition may still be there. This lease adopts it at once; others
+// wait for it to lapse, or for the group to delete it.
+func (l *Lease) leave(s *session, nonce string, pending map[string]instant) {
+	l.mu.Lock()
+	l.noteGhostLocked(nonce)
+	for nonce := range pending {
+		l.noteGhostLocked(nonce)
+	}
+	l.mu.Unlock()
+	l.disown(s, nonce, false)
+}
+
+// disown hands a record that this lease does not hold to its group, if it has one.
+func (l *Lease) disown(s *session, nonce string, late bool) {
+	if l.group != nil {
+		l.group.disown(orphan{key: l.key, nonce: nonce, session: s.lease.key, late: late, due: !late})
 	}
 }
 
@@ -323,6 +346,16 @@ func (l *Lease) Transfer(ctx context.Context, tok Token, to string) error {
 	rev, pending := l.releaseLocked(a, transferredReason)
 	l.mu.Unlock()
 	defer l.idle(ctx)
+	err := l.hand(ctx, to, rev, pending)
+	if err != nil {
+		l.leave(a.session, a.nonce, pending)
+		return fmt.Errorf("transfer lease %s: %w", l.key, err)
+	}
+	return nil
+}
+
+// hand writes the record that gives the key to another holder.
+func (l *Lease) hand(ctx context.Context, to string, rev uint64, pending map[string]instant) error {
 	rec := record{Holder: to, Nonce: newNonce(), TTLMillis: millisUp(l.ttl), Reason: transferredReason}
 	for range acquireTries {
 		o := swap(ctx, l.store, l.key, rec, rev)
@@ -330,17 +363,17 @@ func (l *Lease) Transfer(ctx context.Context, tok Token, to string) error {
 			return nil
 		}
 		if o.err != nil {
-			return fmt.Errorf("transfer lease %s: %w", l.key, o.err)
+			return o.err
 		}
 		if o.saw.err != nil {
-			return fmt.Errorf("transfer lease %s: %w", l.key, o.saw.err)
+			return o.saw.err
 		}
 		if _, ours := pending[o.saw.rec.Nonce]; !ours && o.saw.rev != rev {
-			return fmt.Errorf("transfer lease %s: %w", l.key, ErrLost)
+			return ErrLost
 		}
 		rev = max(rev, o.saw.rev)
 	}
-	return fmt.Errorf("transfer lease %s: %w", l.key, ErrUnavailable)
+	return ErrUnavailable
 }
 
 // Do acquires the lease, waiting as Lock does, runs fn under a context that ends with the acquisition,

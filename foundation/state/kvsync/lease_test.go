@@ -395,6 +395,22 @@ func TestLeaseUnlockIsBoundedWhenTheStoreIsStuck(t *testing.T) {
 	})
 }
 
+func TestLeaseAdoptsWhatItsUnlockCouldNotDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, la, lb := two(t)
+		tok := lock(t, la)
+		time.Sleep(3*renew + eps)
+		a.SetFault(only(kvsynctest.Delete, kvsynctest.Fate{Err: kvsync.ErrUnavailable}))
+		la.Unlock(t.Context(), tok)
+		require.False(t, la.Held())
+		a.SetFault(nil)
+		_, err := lb.TryLock(t.Context())
+		requireHeld(t, err, "a/daemon") // it waits for T
+		again := lock(t, la)
+		require.Greater(t, again.Generation, tok.Generation)
+	})
+}
+
 func TestLeaseTryLockIsBoundedByItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, la, _ := two(t)

@@ -199,6 +199,7 @@ func (g *LeaseGroup) tend(s *session) {
 		select {
 		case <-s.lease.Lost():
 			g.endMembers(s)
+			g.abandon(s.lease.key)
 			return
 		case u, ok := <-w.updates:
 			switch {
@@ -214,7 +215,9 @@ func (g *LeaseGroup) tend(s *session) {
 			if w.updates == nil {
 				w.reopen(ctx)
 				g.verify(ctx, s)
+				g.searchAll()
 			}
+			g.collect(ctx)
 			g.morgue.bury(ctx, s.lease.key)
 		}
 	}
@@ -289,6 +292,10 @@ func (g *LeaseGroup) endMembers(s *session) {
 // noticed ends the acquisition of a member whose record somebody else has written: broken by an
 // operator, or replaced.
 func (g *LeaseGroup) noticed(s *session, u Update) {
+	rec, err := decodeRecord(u.Value)
+	if err == nil && !u.Deleted {
+		g.sighted(rec.Nonce)
+	}
 	g.mu.Lock()
 	l := g.members[strings.TrimPrefix(u.Key, g.prefix)]
 	g.mu.Unlock()
@@ -296,7 +303,7 @@ func (g *LeaseGroup) noticed(s *session, u Update) {
 		return
 	}
 	reason := "replaced"
-	if rec, err := decodeRecord(u.Value); u.Deleted {
+	if u.Deleted {
 		reason = "deleted"
 	} else if err == nil && rec.broken() {
 		reason = "broken"

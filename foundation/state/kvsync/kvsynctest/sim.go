@@ -290,6 +290,9 @@ func (w *world) holderLocked(key string) (*life, kvsync.Token) {
 func (w *world) grantedTo(l *life, key string, tok kvsync.Token) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if l.dead {
+		return // only the simulation goes on
+	}
 	w.rep.Grants++
 	w.recently[key] = w.recently[key] || w.healed.Load()
 	w.noteLocked(l, "grant", key, tok.Generation, nil)
@@ -304,6 +307,9 @@ func (w *world) grantedTo(l *life, key string, tok kvsync.Token) {
 func (w *world) claimed(l *life, key string, tok kvsync.Token) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if l.dead {
+		return
+	}
 	w.rep.Grants++
 	w.noteLocked(l, "claim", key, tok.Generation, nil)
 	if tok.Generation < w.granted[key] {

@@ -105,7 +105,7 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 			l.mu.Lock()
 			l.noteGhostLocked(rec.Nonce)
 			l.mu.Unlock()
-			l.disown(s, rec.Nonce, true)
+			l.disown(s, orphan{nonce: rec.Nonce, late: true})
 			emit(l.store, Event{Kind: EventUnknown, Key: l.key, Token: Token{Holder: l.holder}, Reason: "acquire"})
 		}
 		if o.saw == nil || o.saw.err != nil {
@@ -177,7 +177,7 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 		err := remove(dctx, l.store, l.key, o.rev)
 		cancel()
 		if err != nil {
-			l.disown(s, rec.Nonce, false)
+			l.disown(s, orphan{nonce: rec.Nonce, rev: o.rev, due: true})
 		}
 		l.mu.Lock()
 		return Token{}, errors.Join(fmt.Errorf("acquire lease %s: the answer took %v, too late to hold it: %w", l.key, took, ErrUnavailable), err)

@@ -225,7 +225,7 @@ func (l *Lease) unlock(ctx context.Context, tok Token) {
 	rev, pending := l.releaseLocked(a, "unlocked")
 	l.mu.Unlock()
 	if !l.erase(ctx, rev, pending) {
-		l.leave(a.session, a.nonce, pending)
+		l.leave(a.session, rev, a.nonce, pending)
 	}
 	l.idle(ctx)
 }
@@ -296,7 +296,9 @@ func (l *Lease) erase(ctx context.Context, rev uint64, pending map[string]instan
 		switch {
 		case saw.err != nil:
 			failures++
-		case saw.absent || saw.bad:
+		case saw.absent: // only a look says so
+			return false
+		case saw.bad:
 			return true
 		case saw.rev <= rev: // the refusal was about another write in flight
 			if !pause(ctx, l.jitter(wait)) {
@@ -314,20 +316,21 @@ func (l *Lease) erase(ctx context.Context, rev uint64, pending map[string]instan
 
 // leave notes that a record of an ended acquisition may still be there. This lease adopts it at once; others
 // wait for it to lapse, or for the group to delete it.
-func (l *Lease) leave(s *session, nonce string, pending map[string]instant) {
+func (l *Lease) leave(s *session, rev uint64, nonce string, pending map[string]instant) {
 	l.mu.Lock()
 	l.noteGhostLocked(nonce)
 	for nonce := range pending {
 		l.noteGhostLocked(nonce)
 	}
 	l.mu.Unlock()
-	l.disown(s, nonce, false)
+	l.disown(s, orphan{nonce: nonce, rev: rev, due: true})
 }
 
 // disown hands a record that this lease does not hold to its group, if it has one.
-func (l *Lease) disown(s *session, nonce string, late bool) {
+func (l *Lease) disown(s *session, o orphan) {
 	if l.group != nil {
-		l.group.disown(orphan{key: l.key, nonce: nonce, session: s.lease.key, late: late, due: !late})
+		o.key, o.session = l.key, s.lease.key
+		l.group.disown(o)
 	}
 }
 
@@ -348,7 +351,7 @@ func (l *Lease) Transfer(ctx context.Context, tok Token, to string) error {
 	defer l.idle(ctx)
 	err := l.hand(ctx, to, rev, pending)
 	if err != nil {
-		l.leave(a.session, a.nonce, pending)
+		l.leave(a.session, rev, a.nonce, pending)
 		return fmt.Errorf("transfer lease %s: %w", l.key, err)
 	}
 	return nil

@@ -13,8 +13,9 @@ const maxOrphans = 1024
 // for other members, so that it would never lapse: the group deletes it.
 type orphan struct {
 	key, nonce, session string
-	late                bool // it may land at any time
-	due                 bool // it is to be looked for
+	rev                 uint64 // 0: not known
+	late                bool   // it may land at any time
+	due                 bool   // it is to be looked for
 }
 
 // disown remembers an orphan.
@@ -64,6 +65,10 @@ func (g *LeaseGroup) collect(ctx context.Context) {
 	g.mu.Unlock()
 	for _, o := range due {
 		if o.by != nil && o.by.isBusy() {
+			continue
+		}
+		if o.rev > 0 && remove(ctx, g.store, o.key, o.rev) == nil {
+			g.settled(o.orphan, true)
 			continue
 		}
 		saw := load(ctx, g.store, o.key)

@@ -309,10 +309,15 @@ func (g *LeaseGroup) noticed(s *session, u Update) {
 		reason = "broken"
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.pushed = max(l.pushed, u.Rev)
-	if a := l.acq; a != nil && !a.ended && a.session == s && u.Rev > a.rev {
+	a := l.acq
+	over := a != nil && !a.ended && a.session == s && u.Rev > a.rev
+	if over {
 		l.endLocked(a, EventLost, reason)
+	}
+	l.mu.Unlock()
+	if over && u.Deleted {
+		l.leave(s, a.rev, a.nonce, nil) // should it be there after all, nobody else could have it
 	}
 }
 

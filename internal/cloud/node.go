@@ -72,10 +72,10 @@ func New(t testing.TB, opts Options) *Node {
 	if opts.Name == "" {
 		opts.Name = "n1"
 	}
-	ports := freePorts(t, 4)
+	addrs := freeAddrs(t, 4)
 	n := &Node{
 		opts: opts, t: t, Dir: filepath.Join(t.TempDir(), "data"),
-		Gateway: ports[0], DNS: ports[1], Telemetry: ports[2], NATS: ports[3],
+		Gateway: addrs[0], DNS: addrs[1], Telemetry: addrs[2], NATS: addrs[3],
 	}
 	n.config = filepath.Join(t.TempDir(), "spinifex.toml")
 	n.WriteConfig(n.defaultConfig())
@@ -109,23 +109,14 @@ func (n *Node) defaultConfig() string {
 // FreeAddr returns a loopback address whose port is free for TCP and UDP at this moment.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	return freePorts(t, 1)[0]
+	return freeAddrs(t, 1)[0]
 }
 
-// freePorts returns n loopback addresses whose ports are free for TCP and UDP at this moment.
-func freePorts(t testing.TB, n int) []string {
+func freeAddrs(t testing.TB, n int) []string {
 	t.Helper()
 	var addrs []string
-	for len(addrs) < n {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer tcp.Close() // held until all are chosen, so that none is chosen twice
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		if err != nil {
-			continue
-		}
-		defer udp.Close()
-		addrs = append(addrs, tcp.Addr().String())
+	for _, port := range testkit.FreePorts(t, n) {
+		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	return addrs
 }

@@ -29,7 +29,9 @@ type Cluster struct {
 func StartTestCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	ports := freePorts(t, n)
+	// A clustered JetStream server refuses to start without the addresses of its peers, so they must be
+	// known before the first one listens.
+	ports := FreePorts(t, n)
 	var routes []*url.URL
 	for _, port := range ports {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
@@ -51,17 +53,20 @@ func StartTestCluster(t testing.TB, n int) *Cluster {
 	return c
 }
 
-// freePorts returns loopback ports that were free a moment ago: a clustered JetStream server refuses
-// to start without the addresses of its peers, so they must be known before the first one listens.
-func freePorts(t testing.TB, n int) []int {
+// FreePorts returns n ports of 127.0.0.1 that are free for TCP and UDP at this moment.
+func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for len(ports) < n {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		// Held until all are chosen, so that none is chosen twice.
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		defer tcp.Close() // held until all are chosen, so that none is chosen twice
+		udp, err := net.ListenPacket("udp", tcp.Addr().String())
+		if err != nil {
+			continue
+		}
+		defer udp.Close()
+		ports = append(ports, tcp.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,24 +22,10 @@ import (
 // fault points, and a NATS server.
 var binary, faulty, natsd string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "twonode")
-	if err == nil {
-		err = build(dir)
-	}
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { cloud.Main(m, build) }
 
-func build(dir string) error {
+func build(ctx context.Context, dir string) error {
 	var errs [3]error
-	ctx := context.Background()
 	binary, errs[0] = process.Build(ctx, dir, "./cmd/spinifex")
 	faulty, errs[1] = process.Build(ctx, filepath.Join(dir, "fault"), "./cmd/spinifex", "fault")
 	natsd, errs[2] = process.Build(ctx, dir, "./internal/natsd")

@@ -88,15 +88,3 @@ func TestMetrics(t *testing.T) {
 		return strings.Contains(string(text), "route53.realize"), string(text)
 	})
 }
-
-func TestCleanStopLetsGoOfTheLeases(t *testing.T) {
-	node := start(t)
-	require.Len(t, node.Leases(), 3)
-	node.Stop()
-	node.Start()
-	node.WaitReady()
-	testkit.Eventually(t, 10*time.Second, func() (bool, string) {
-		leases := node.Leases()
-		return len(leases) == 3, "leases would have to lapse first, had they not been released"
-	})
-}

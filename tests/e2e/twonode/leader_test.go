@@ -83,7 +83,7 @@ func TestAStoppedLeaderWakesUpDeposed(t *testing.T) {
 	leader.Thaw()
 	testkit.Eventually(t, takeOver, func() (bool, string) {
 		log := leader.Output()
-		return strings.Contains(log, "lost"), "the old leader has not noticed; its log ends with:\n" + log[max(0, len(log)-4000):]
+		return strings.Contains(log, "leadership lost"), "the old leader has not noticed; its log ends with:\n" + log[max(0, len(log)-4000):]
 	})
 
 	// The new leader goes on alone, and the old one follows: its DNS server answers, too.

@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,33 +24,12 @@ import (
 	"github.com/mulgadc/spinifex/runtime/roles/awsgw"
 )
 
-func TestMain(m *testing.M) {
-	ats.Register()
-	os.Exit(m.Run())
-}
-
-// output is a buffer that a command writes and the test reads meanwhile.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // spinifex runs the program in an environment that has nothing but a home directory of the test.
 func spinifex(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	var out, errs output
+	var out, errs testkit.Buffer
 	status = run(t.Context(), args, environ(t), &out, &errs)
 	return status, out.String(), errs.String()
 }
@@ -171,7 +148,7 @@ func TestLocksOfACloud(t *testing.T) {
 	assert.Contains(t, stderr, "absent")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	var watched, watchErr output
+	var watched, watchErr testkit.Buffer
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"locks", "watch", "--data-dir", dir, "--output", "json"}, environ(t), &watched, &watchErr)

@@ -10,5 +10,5 @@
 //
 // It prints the medians and the ratios that the design limits: a pair at most 2.5 times one
 // compare-and-swap warm and 3 times cold, at most 10 % above the two writes that it consists of, and
-// a renewal that is one write.
+// a renewal that is one write. The benchmark in bench/etcd measures the same beside etcd, and more.
 package main

@@ -39,3 +39,13 @@ func TestPublishKeepsAFileOnlyWhenAsked(t *testing.T) {
 	require.Len(t, entries, 1)
 	assert.Regexp(t, `^\d{4}-\d\d-\d\d-x\.md$`, entries[0].Name())
 }
+
+func TestQuantile(t *testing.T) {
+	times := []time.Duration{5, 1, 4, 2, 3}
+	assert.Equal(t, time.Duration(3), Median(times))
+	assert.Equal(t, time.Duration(1), Quantile(times, 0))
+	assert.Equal(t, time.Duration(5), Quantile(times, 1))
+	assert.Equal(t, time.Duration(5), times[0], "the caller's order stays")
+	assert.Zero(t, Median(nil))
+	assert.InDelta(t, 1.5, Ratio(3, 2), 0)
+}

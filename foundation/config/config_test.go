@@ -160,6 +160,15 @@ func TestFreePortsMayBeAskedForSeveralTimes(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestDialAddr(t *testing.T) {
+	for listen, want := range map[string]string{
+		":53": "127.0.0.1:53", "0.0.0.0:53": "127.0.0.1:53", "[::]:53": "127.0.0.1:53",
+		"192.0.2.1:53": "192.0.2.1:53", "[2001:db8::1]:53": "[2001:db8::1]:53", "localhost:53": "localhost:53",
+	} {
+		assert.Equal(t, want, config.DialAddr(listen), listen)
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add("[node]\nname = \"x\"\n")
 	f.Add("a.b.c = [1, {d = 2}]\n[aws]\nregion = 1979-05-27")

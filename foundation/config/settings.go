@@ -200,6 +200,19 @@ func setListen(field *string, v string) error {
 	return nil
 }
 
+// DialAddr is where a process of this machine reaches what listens at host:port: on the loopback address
+// when that listens on all.
+func DialAddr(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1" // a listener of [::] has IPv4, too
+	}
+	return net.JoinHostPort(host, port)
+}
+
 func setBaseDomain(c *Config, v string) error {
 	name := strings.TrimSuffix(strings.ToLower(v), ".")
 	if len(name) > 200 {

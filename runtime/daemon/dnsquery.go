@@ -50,7 +50,7 @@ func askDNS(ctx context.Context, listen, name, typ string) (rcode string, data [
 	}
 	query := new(dns.Msg).SetQuestion(dns.Fqdn(name), number)
 	query.RecursionDesired = false
-	addr := dialAddr(listen)
+	addr := config.DialAddr(listen)
 	client := &dns.Client{Timeout: queryTimeout}
 	answer, _, err := client.ExchangeContext(ctx, query, addr)
 	if err == nil && answer.Truncated {
@@ -66,18 +66,6 @@ func askDNS(ctx context.Context, listen, name, typ string) (rcode string, data [
 		}
 	}
 	return dns.RcodeToString[answer.Rcode], data, nil
-}
-
-// dialAddr is where on this machine something listens.
-func dialAddr(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
-	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // publicParents asks the resolvers of this machine for the parents of hosted zones, where that is how

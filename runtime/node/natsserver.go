@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/mulgadc/spinifex/foundation/config"
 	"github.com/mulgadc/spinifex/foundation/privatefile"
 )
 
@@ -110,7 +110,7 @@ func StartNATS(ctx context.Context, opts NATSOptions) (*NATSServer, error) {
 		n.Stop()
 		return nil, fmt.Errorf("embedded NATS server on %s: %w", opts.Listen, err)
 	}
-	n.client.URL = "nats://" + dialAddress(srv.Addr())
+	n.client.URL = "nats://" + config.DialAddr(srv.Addr().String())
 	if err := writeClient(opts.Data, n.client); err != nil {
 		n.Stop()
 		return nil, err
@@ -167,16 +167,6 @@ func probeListen(ctx context.Context, addr string) (host string, port int, err e
 		port = server.RANDOM_PORT
 	}
 	return host, port, l.Close()
-}
-
-// dialAddress turns the address that is listened on into one that can be dialled on this machine.
-func dialAddress(addr net.Addr) string {
-	ap, err := netip.ParseAddrPort(addr.String())
-	if err != nil || !ap.Addr().IsUnspecified() {
-		return addr.String()
-	}
-	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	return netip.AddrPortFrom(loopback, ap.Port()).String()
 }
 
 // clientPassword is the one of the last start, or a new random one.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -111,10 +110,4 @@ func TestClientFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(data.Path("nats", "client.json"), []byte("{"), 0o600))
 	_, err = clientPassword(data)
 	require.Error(t, err)
-}
-
-func TestDialAddress(t *testing.T) {
-	for listen, dial := range map[string]string{"0.0.0.0:4222": "127.0.0.1:4222", "[::]:4222": "127.0.0.1:4222", "10.0.0.1:1": "10.0.0.1:1"} {
-		assert.Equal(t, dial, dialAddress(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(listen))))
-	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mulgadc/spinifex/domains/iam"
 	"github.com/mulgadc/spinifex/foundation/aws"
 	"github.com/mulgadc/spinifex/foundation/aws/sigv4"
+	"github.com/mulgadc/spinifex/foundation/config"
 	"github.com/mulgadc/spinifex/foundation/messaging"
 	"github.com/mulgadc/spinifex/foundation/state/kvstore"
 	awsingress "github.com/mulgadc/spinifex/ingress/aws"
@@ -153,8 +154,8 @@ func (g *Gateway) listenLocked(ctx context.Context) error {
 	if g.listener != nil {
 		return nil
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", g.opts.Listen)
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", g.opts.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("awsgw.listen = %q: the address is in use by another program; stop that, or set another address in section [awsgw] of the configuration: %w", g.opts.Listen, err)
 	}
@@ -186,15 +187,11 @@ func (g *Gateway) Addr() net.Addr {
 
 // Endpoint is the URL that a client on this machine uses, "" before Listen.
 func (g *Gateway) Endpoint() string {
-	tcp, ok := g.Addr().(*net.TCPAddr)
-	if !ok {
+	addr := g.Addr()
+	if addr == nil {
 		return ""
 	}
-	host := tcp.IP
-	if host.IsUnspecified() {
-		host = net.IPv4(127, 0, 0, 1) // the listener of "[::]" has IPv4, too
-	}
-	return "http://" + (&net.TCPAddr{IP: host, Port: tcp.Port}).String()
+	return "http://" + config.DialAddr(addr.String())
 }
 
 // Run serves until ctx ends; see the package comment. It returns nil then, and an error when the

@@ -71,18 +71,7 @@ func (r *obsoleteRemover) removeAtStart(ctx context.Context) error {
 	if err := r.waitUntilLapsed(ctx); err != nil {
 		return err
 	}
-	for _, bucket := range obsoleteBuckets {
-		existed, err := r.delete(ctx, bucket)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			r.log.Error("obsolete bucket not deleted", "bucket", bucket, "error", err)
-		case existed:
-			r.log.Info("obsolete bucket deleted", "bucket", bucket)
-		}
-	}
-	return nil
+	return r.deleteAll(ctx, func(bucket string) { r.log.Info("obsolete bucket deleted", "bucket", bucket) })
 }
 
 // watch looks every minute until ctx ends and returns its cause.
@@ -93,19 +82,31 @@ func (r *obsoleteRemover) watch(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-time.After(obsoleteAgain):
 		}
-		for _, bucket := range obsoleteBuckets {
-			existed, err := r.delete(ctx, bucket)
-			switch {
-			case ctx.Err() != nil:
-				return context.Cause(ctx)
-			case err != nil:
-				r.log.Error("obsolete bucket not deleted", "bucket", bucket, "error", err)
-			case existed:
-				r.log.Error("obsolete bucket has re-appeared and was deleted again: a node runs an earlier release", "bucket", bucket)
-				r.reappeared(bucket)
-			}
+		err := r.deleteAll(ctx, func(bucket string) {
+			r.log.Error("obsolete bucket has re-appeared and was deleted again: a node runs an earlier release", "bucket", bucket)
+			r.reappeared(bucket)
+		})
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// deleteAll tries to delete every obsolete bucket and tells of those that were there. Its only error is
+// the cause of ctx.
+func (r *obsoleteRemover) deleteAll(ctx context.Context, deleted func(bucket string)) error {
+	for _, bucket := range obsoleteBuckets {
+		existed, err := r.delete(ctx, bucket)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			r.log.Error("obsolete bucket not deleted", "bucket", bucket, "error", err)
+		case existed:
+			deleted(bucket)
+		}
+	}
+	return nil
 }
 
 // waitUntilLapsed returns when no obsolete bucket holds a key that was written within obsoleteFresh.

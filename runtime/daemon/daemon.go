@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
@@ -275,6 +276,9 @@ func (p *process) natsTarget(ctx context.Context) (messaging.Options, error) {
 		client, err := node.ReadClient(p.cfg.Node.DataDir)
 		if err == nil {
 			return messaging.Options{URL: client.URL, User: client.User, Password: client.Password}, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return messaging.Options{}, err // waiting does not repair a file
 		}
 		if !said {
 			p.log.Warn("waiting for this node's NATS server, which spinifex daemon runs; set nats.url to use another", "error", err)

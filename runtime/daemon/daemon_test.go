@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/mulgadc/spinifex/foundation/config"
 	"github.com/mulgadc/spinifex/foundation/messaging"
@@ -52,6 +53,8 @@ type running struct {
 	log   *lines
 	stop  context.CancelCauseFunc
 	ended chan error
+
+	clients []*messaging.Conn
 }
 
 // launch starts a process without waiting for it.
@@ -111,6 +114,7 @@ func (r *running) cli() *messaging.Conn {
 	conn, err := messaging.Connect(r.t.Context(), opts)
 	require.NoError(r.t, err)
 	r.t.Cleanup(conn.Close)
+	r.clients = append(r.clients, conn)
 	return conn
 }
 
@@ -147,13 +151,15 @@ func seedBuckets(t *testing.T, cfg *config.Config, names ...string) {
 }
 
 func TestUp(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
 	cfg := testConfig(t, "n1")
 	seedBuckets(t, cfg, append([]string{"somebody-elses"}, obsoleteBuckets...)...)
 	r := start(t, cfg, allRoles...)
 
 	assert.NotEmpty(t, r.info.Client.Endpoint)
 	assert.FileExists(t, r.info.Client.ConfigFile)
-	resp, err := http.Get(r.info.Client.Endpoint + "/health")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(r.info.Client.Endpoint + "/health")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
@@ -188,6 +194,13 @@ func TestUp(t *testing.T) {
 		assert.Greater(t, lock.Generation, first[key].Generation)
 	}
 	again.stopped()
+	for _, conn := range again.clients {
+		conn.Close()
+	}
+	for _, conn := range r.clients {
+		conn.Close()
+	}
+	goleak.VerifyNone(t, leaks)
 }
 
 func TestRolesInProcessesOfTheirOwn(t *testing.T) {

@@ -329,7 +329,7 @@ func (f *follower) update(loaded map[zoneKey]*zone, gone map[zoneKey]bool) {
 		}
 	}
 	if len(loaded)+len(gone) > 0 {
-		f.wakeReport()
+		f.s.wakeReport()
 	}
 }
 
@@ -340,12 +340,5 @@ func (f *follower) publish() {
 	}
 	f.s.cache.clear() // a straggler that still keeps an answer of the old view harms nobody
 	f.s.view.Store(f.view)
-	f.wakeReport()
-}
-
-func (f *follower) wakeReport() {
-	select {
-	case f.s.changed <- struct{}{}:
-	default:
-	}
+	f.s.wakeReport()
 }

@@ -62,7 +62,7 @@ func (s *Server) waitReport(ctx context.Context, last time.Time) bool {
 	case <-ctx.Done():
 		return false
 	case <-due.C:
-	case <-s.changed:
+	case <-s.reloaded:
 	}
 	return true
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/mulgadc/spinifex/domains/dns/dnsapi"
+	"github.com/mulgadc/spinifex/foundation/lifecycle/reconciler"
 	"github.com/mulgadc/spinifex/foundation/lifecycle/supervise"
 )
 
@@ -105,9 +106,10 @@ type Server struct {
 	counts     []*counts
 	tcpRefused atomic.Uint64
 	badZones   atomic.Int64
-	// changed wakes the reporter after a reload.
-	changed  chan struct{}
-	follower *follower
+	// wakeReport has the reporter write after a reload, which it sees by reloaded.
+	wakeReport func()
+	reloaded   <-chan struct{}
+	follower   *follower
 }
 
 // New makes a server from valid options. It opens nothing.
@@ -116,7 +118,8 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, cache: newCache(), changed: make(chan struct{}, 1)}
+	s := &Server{opts: opts, cache: newCache()}
+	s.wakeReport, s.reloaded = reconciler.NewWake()
 	for range opts.Sockets + 1 {
 		s.counts = append(s.counts, &counts{})
 	}

@@ -21,8 +21,17 @@ type Report struct {
 	// Columns and Rows are the figures.
 	Columns []string
 	Rows    [][]string
+	// More are tables of other figures.
+	More []Table
 	// Goals are what the design asks for, judged.
 	Goals []Goal
+}
+
+// Table is a table with a title.
+type Table struct {
+	Title   string
+	Columns []string
+	Rows    [][]string
 }
 
 // Goal is a ratio with its limit.
@@ -62,15 +71,27 @@ func (r *Report) Write(w io.Writer, at time.Time) error {
 	for _, line := range r.Setup {
 		fmt.Fprintf(out, "- %s\n", line)
 	}
-	fmt.Fprintf(out, "\n| %s |\n|%s\n", strings.Join(r.Columns, " | "), strings.Repeat("---|", len(r.Columns)))
-	for _, row := range r.Rows {
-		fmt.Fprintf(out, "| %s |\n", strings.Join(row, " | "))
+	for _, t := range append([]Table{{Columns: r.Columns, Rows: r.Rows}}, r.More...) {
+		t.write(out)
 	}
 	fmt.Fprintln(out)
 	for _, g := range r.Goals {
 		fmt.Fprintf(out, "- %s\n", g)
 	}
 	return out.Flush()
+}
+
+func (t Table) write(out io.Writer) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	if t.Title != "" {
+		fmt.Fprintf(out, "\n%s:\n", t.Title)
+	}
+	fmt.Fprintf(out, "\n| %s |\n|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+	for _, row := range t.Rows {
+		fmt.Fprintf(out, "| %s |\n", strings.Join(row, " | "))
+	}
 }
 
 // Publish prints the report to standard output and, when dir is not empty, into a dated file there.

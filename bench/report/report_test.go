@@ -20,12 +20,13 @@ func TestGoal(t *testing.T) {
 func TestWriteIsMarkdown(t *testing.T) {
 	r := Report{
 		Name: "x", Setup: []string{"a against b"}, Columns: []string{"who", "n"}, Rows: [][]string{{"a", "1"}, {"b", "2"}},
+		More:  []Table{{Title: "others", Columns: []string{"m"}, Rows: [][]string{{"3"}}}, {Title: "empty"}},
 		Goals: []Goal{{What: "a/b", Value: 0.5, Limit: 1}},
 	}
 	var out strings.Builder
 	require.NoError(t, r.Write(&out, time.Unix(0, 0)))
 	assert.Contains(t, out.String(), "# x, 1970-01-01 00:00:00\n")
-	assert.Contains(t, out.String(), "- a against b\n\n| who | n |\n|---|---|\n| a | 1 |\n| b | 2 |\n\n- pass: a/b: 0.50")
+	assert.Contains(t, out.String(), "- a against b\n\n| who | n |\n|---|---|\n| a | 1 |\n| b | 2 |\n\nothers:\n\n| m |\n|---|\n| 3 |\n\n- pass: a/b: 0.50")
 }
 
 func TestPublishKeepsAFileOnlyWhenAsked(t *testing.T) {

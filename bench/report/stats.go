@@ -24,11 +24,14 @@ func Median(times []time.Duration) time.Duration { return Quantile(times, 0.5) }
 // Ratio is a over b.
 func Ratio(a, b time.Duration) float64 { return float64(a) / float64(max(b, 1)) }
 
-// TimesRow is a row of name, count, p50, p99 and how many times base the p50 is.
-func TimesRow(name string, times []time.Duration, base time.Duration) []string {
+// TimesColumns are the columns of rows made by TimesRow.
+func TimesColumns() []string { return []string{"operation", "count", "p50", "p99", "ratio", "to"} }
+
+// TimesRow is a row of name, count, p50, p99, and how many times the median of base the p50 is.
+func TimesRow(name string, times []time.Duration, to string, base []time.Duration) []string {
 	p50 := Median(times)
 	return []string{
 		name, strconv.Itoa(len(times)), p50.Round(time.Microsecond).String(),
-		Quantile(times, 0.99).Round(time.Microsecond).String(), fmt.Sprintf("%.2f", Ratio(p50, base)),
+		Quantile(times, 0.99).Round(time.Microsecond).String(), fmt.Sprintf("%.2f", Ratio(p50, Median(base))), to,
 	}
 }

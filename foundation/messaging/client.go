@@ -35,6 +35,10 @@ var (
 type ClientOptions struct {
 	// Timeout is the deadline of a call that has none; 30 s. At most MaxLifetime.
 	Timeout time.Duration
+	// Node is the node whose daemon gets the calls while it serves them: a gateway and the daemon of
+	// its node stop together, while a daemon that hangs elsewhere would keep its share of all calls.
+	// Empty: any daemon.
+	Node string
 	// Silence is how long a daemon may give no sign of life before it counts as lost; 5 s. It is to
 	// be several times HeartbeatInterval.
 	Silence time.Duration
@@ -104,22 +108,41 @@ func (c *Client) Call(ctx context.Context, call *aws.Call, op aws.Operation, in 
 	}
 	ctx, cancel := context.WithDeadline(ctx, signed.Deadline)
 	defer cancel()
-	answer, err := c.attempt(ctx, &signed, op, body, 1)
-	if err != nil && !op.Mutating && (errors.Is(err, ErrNoResponder) || errors.Is(err, ErrResponderLost)) {
-		select {
-		case <-time.After(c.opts.RetryPause + rand.N(c.opts.RetryPause/2+1)):
-			answer, err = c.attempt(ctx, &signed, op, body, 2)
-		case <-ctx.Done():
-		}
-	}
+	answer, err := c.send(ctx, &signed, op, body)
 	if err != nil {
 		return nil, noAnswer(op, err)
 	}
 	return decodeAnswer(op, answer)
 }
 
+// send has the call carried out by the node's own daemon or, when that one has certainly not begun, by
+// any. Where nothing can change by it, a call that got no answer is sent once more.
+func (c *Client) send(ctx context.Context, call *aws.Call, op aws.Operation, body []byte) (*nats.Msg, error) {
+	again := func(err error) bool {
+		return errors.Is(err, ErrNoResponder) || !op.Mutating && errors.Is(err, ErrResponderLost)
+	}
+	number := 1
+	if c.opts.Node != "" {
+		answer, err := c.attempt(ctx, call, LocalSubject(op.Service, op.Name, c.opts.Node), body, number)
+		if err == nil || !again(err) {
+			return answer, err
+		}
+		number++
+	}
+	answer, err := c.attempt(ctx, call, Subject(op.Service, op.Name), body, number)
+	if err == nil || op.Mutating || !again(err) {
+		return answer, err
+	}
+	select {
+	case <-time.After(c.opts.RetryPause + rand.N(c.opts.RetryPause/2+1)):
+		return c.attempt(ctx, call, Subject(op.Service, op.Name), body, number+1)
+	case <-ctx.Done():
+		return nil, err
+	}
+}
+
 // attempt sends the call once and waits for the answer. Its errors wrap the sentinels.
-func (c *Client) attempt(ctx context.Context, call *aws.Call, op aws.Operation, body []byte, number int) (*nats.Msg, error) {
+func (c *Client) attempt(ctx context.Context, call *aws.Call, subject string, body []byte, number int) (*nats.Msg, error) {
 	if !c.conn.IsConnected() {
 		return nil, ErrDisconnected
 	}
@@ -132,7 +155,6 @@ func (c *Client) attempt(ctx context.Context, call *aws.Call, op aws.Operation, 
 
 	trace := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, trace)
-	subject := Subject(op.Service, op.Name)
 	err = c.conn.PublishMsg(&nats.Msg{
 		Subject: subject, Reply: inbox, Data: body,
 		Header: c.signer.sign(subject, body, call, number, trace),

@@ -27,7 +27,7 @@ const (
 	headerRequestID = "Spinifex-Request-Id"
 	headerSourceIP  = "Spinifex-Source-Ip"
 	headerDeadline  = "Spinifex-Deadline" // Unix milliseconds
-	headerAttempt   = "Spinifex-Attempt"  // 1, or 2 for the one retry
+	headerAttempt   = "Spinifex-Attempt"  // from 1; each is let through once
 	headerGateway   = "Spinifex-Gateway"
 	headerKeyID     = "Spinifex-Key-Id"
 	headerTrace     = "traceparent"

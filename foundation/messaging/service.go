@@ -25,8 +25,13 @@ const HeartbeatInterval = time.Second
 // queueGroup is the one group of all daemons: one of them gets a call.
 const queueGroup = "daemons"
 
-// Subject is where an operation is served.
+// Subject is where an operation is served by all daemons.
 func Subject(service, operation string) string { return "aws." + service + "." + operation }
+
+// LocalSubject is where the daemon of one node serves an operation.
+func LocalSubject(service, operation, node string) string {
+	return Subject(service, operation) + "." + node
+}
 
 // Headers and kinds of a daemon's messages to the caller.
 const (
@@ -53,6 +58,8 @@ const replyOverhead = 4 << 10
 type ServiceOptions struct {
 	// Version of the program in the form of SemVer, shown by the discovery of NATS services; "0.0.0".
 	Version string
+	// Node, when it is set, is also served on the subjects of that node. At most 63 of [-_a-zA-Z0-9].
+	Node string
 	// MaxConcurrent is how many handlers run at once; 64.
 	MaxConcurrent int
 	// MaxQueued is how many more calls may wait for a handler; 1024. Further ones are refused at once.
@@ -166,10 +173,15 @@ func (s *Service) addServices(handlers context.Context) (map[string]micro.Servic
 			}
 			services[op.Service] = service
 		}
-		err := service.AddEndpoint(op.Name, micro.HandlerFunc(func(req micro.Request) { s.take(handlers, op, req) }),
-			micro.WithEndpointSubject(Subject(op.Service, op.Name)))
-		if err != nil {
-			return services, fmt.Errorf("serve %s %s: %w", op.Service, op.Name, err)
+		endpoints := map[string]string{op.Name: Subject(op.Service, op.Name)}
+		if s.opts.Node != "" {
+			endpoints[op.Name+"-at-"+s.opts.Node] = LocalSubject(op.Service, op.Name, s.opts.Node)
+		}
+		take := micro.HandlerFunc(func(req micro.Request) { s.take(handlers, op, req) })
+		for name, subject := range endpoints {
+			if err := service.AddEndpoint(name, take, micro.WithEndpointSubject(subject)); err != nil {
+				return services, fmt.Errorf("serve %s on %s: %w", op.Service, subject, err)
+			}
 		}
 	}
 	return services, nil

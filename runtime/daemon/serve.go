@@ -61,7 +61,9 @@ func (p *process) startOperations(ctx context.Context) error {
 		return nil
 	}
 	verifier := messaging.NewVerifier(messaging.NewKeyDirectory(p.domains.nodes))
-	opts := messaging.ServiceOptions{Version: strings.TrimPrefix(p.opts.Version, "v"), DrainTimeout: operationsDrain, Log: p.log}
+	opts := messaging.ServiceOptions{
+		Version: strings.TrimPrefix(p.opts.Version, "v"), Node: p.cfg.Node.Name, DrainTimeout: operationsDrain, Log: p.log,
+	}
 	if _, err := messaging.NewService(p.conn.Raw(), p.domains.operations, verifier, opts); err != nil {
 		return err // a table that is wrong would fail at each restart
 	}

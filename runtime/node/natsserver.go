@@ -26,6 +26,13 @@ const MaxPayload = 8 << 20
 // clientUser is the one user of the embedded server.
 const clientUser = "spinifex"
 
+// A client process that hangs is dropped after pingInterval * maxPings, and with it its place among
+// those who serve calls.
+const (
+	pingInterval = 5 * time.Second
+	maxPings     = 2
+)
+
 // readyPoll is how often a server that starts is asked whether it is ready.
 const readyPoll = 20 * time.Millisecond
 
@@ -97,6 +104,8 @@ func StartNATS(ctx context.Context, opts NATSOptions) (*NATSServer, error) {
 		JetStream:              true,
 		StoreDir:               opts.Data.Path("nats"),
 		SyncAlways:             true,
+		PingInterval:           pingInterval,
+		MaxPingsOut:            maxPings,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
 	})

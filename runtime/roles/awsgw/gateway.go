@@ -111,7 +111,7 @@ func New(opts Options) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("awsgw: %w", err)
 	}
-	client, err := messaging.NewClient(opts.Conn.Raw(), signer, messaging.ClientOptions{})
+	client, err := messaging.NewClient(opts.Conn.Raw(), signer, messaging.ClientOptions{Node: opts.Node})
 	if err != nil {
 		return nil, fmt.Errorf("awsgw: %w", err)
 	}

@@ -113,7 +113,7 @@ func visibleOf(t *testing.T, err error) aws.Error {
 }
 
 func TestCallReachesTheHandlerAndBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Say", true, echo)
 		b.serve(t, ServiceOptions{}, op)
@@ -128,7 +128,7 @@ func TestCallReachesTheHandlerAndBack(t *testing.T) {
 }
 
 func TestNearestDeadlineReachesTheHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		var left time.Duration
 		op := echoOperation("Say", true, func(ctx context.Context, _ *aws.Call, _ *echoIn) (*echoOut, error) {
@@ -146,7 +146,7 @@ func TestNearestDeadlineReachesTheHandler(t *testing.T) {
 }
 
 func TestTraceContextIsCarried(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		var got trace.SpanContext
 		op := echoOperation("Say", false, func(ctx context.Context, _ *aws.Call, _ *echoIn) (*echoOut, error) {
@@ -164,7 +164,7 @@ func TestTraceContextIsCarried(t *testing.T) {
 }
 
 func TestErrorsOfHandlers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		failing := func(err error) func(context.Context, *aws.Call, *echoIn) (*echoOut, error) {
 			return func(context.Context, *aws.Call, *echoIn) (*echoOut, error) { return nil, err }
@@ -204,7 +204,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 }
 
 func TestNobodyServesTheOperation(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		begin := time.Now()
 		_, err := b.call(t, echoOperation("Say", true, echo), "r1", "")
@@ -217,7 +217,7 @@ func TestNobodyServesTheOperation(t *testing.T) {
 }
 
 func TestOnlyACallThatChangesNothingIsTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		reading, writing := echoOperation("Read", false, echo), echoOperation("Write", true, echo)
 		service, err := NewService(testkit.Connect(t, b.srv), []aws.Operation{reading, writing}, b.verifier, ServiceOptions{})
@@ -240,7 +240,7 @@ func TestOnlyACallThatChangesNothingIsTriedAgain(t *testing.T) {
 }
 
 func TestSlowHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		handled := make(chan error, 2)
 		op := echoOperation("Slow", true, func(ctx context.Context, _ *aws.Call, in *echoIn) (*echoOut, error) {
@@ -285,7 +285,7 @@ func dyingDaemon(t *testing.T, b *bench, op aws.Operation) *atomic.Int32 {
 }
 
 func TestDaemonDiesInTheMiddleOfACall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Write", true, echo)
 		got := dyingDaemon(t, b, op)
@@ -309,7 +309,7 @@ func TestDaemonDiesInTheMiddleOfACall(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Grow", false, func(_ context.Context, _ *aws.Call, in *echoIn) (*echoOut, error) {
 			return &echoOut{Text: strings.Repeat(in.Text, 2<<20)}, nil
@@ -333,7 +333,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestNATSAway(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Hang", false, func(ctx context.Context, _ *aws.Call, _ *echoIn) (*echoOut, error) {
 			<-ctx.Done()
@@ -364,7 +364,7 @@ func TestNATSAway(t *testing.T) {
 }
 
 func TestUnsignedAndReplayedMessagesAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		var ran atomic.Int32
 		op := echoOperation("Say", true, func(ctx context.Context, call *aws.Call, in *echoIn) (*echoOut, error) {
@@ -405,7 +405,7 @@ func TestUnsignedAndReplayedMessagesAreRefused(t *testing.T) {
 }
 
 func TestInputThatIsNoJSON(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Say", true, echo)
 		b.serve(t, ServiceOptions{}, op)

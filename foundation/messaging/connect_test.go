@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,13 +23,6 @@ func connect(t *testing.T, srv *server.Server, name string) *Conn {
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return conn
-}
-
-// noBubbleTimers empties the client library's pool of timers, where those of a bubble may wait: a
-// test outside of bubbles that drains must not get one. See bubble.
-func noBubbleTimers() {
-	runtime.GC()
-	runtime.GC()
 }
 
 // slowSubscriber answers "slow" only when finish is closed; started is closed when it is at work.
@@ -54,7 +46,7 @@ func deadline(t *testing.T) context.Context {
 }
 
 func TestDrainLetsHandlersFinish(t *testing.T) {
-	noBubbleTimers()
+	testkit.DropPooledTimers() // draining takes one
 	srv, _, _ := testkit.StartTestJetStream(t)
 	conn := connect(t, srv, "n1/daemon")
 	require.NoError(t, conn.WaitJetStream(t.Context()))
@@ -77,7 +69,7 @@ func TestDrainLetsHandlersFinish(t *testing.T) {
 }
 
 func TestDrainThatTakesTooLongCloses(t *testing.T) {
-	noBubbleTimers()
+	testkit.DropPooledTimers() // draining takes one
 	srv, _, _ := testkit.StartTestJetStream(t)
 	conn := connect(t, srv, "n1/daemon")
 	started, finish := slowSubscriber(t, conn)
@@ -105,7 +97,7 @@ func TestNoReconnectBufferFailsAtOnce(t *testing.T) {
 
 // TestConnectWaitsForTheServer starts the server after the first attempts have failed.
 func TestConnectWaitsForTheServer(t *testing.T) {
-	noBubbleTimers()
+	testkit.DropPooledTimers() // draining takes one
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := l.Addr().(*net.TCPAddr)
@@ -139,7 +131,7 @@ func TestConnectOptions(t *testing.T) {
 }
 
 func TestWaitJetStreamTellsTheLastFault(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := testkit.StartTestServer(t, &server.Options{ServerName: "plain", DontListen: true})
 		conn := connect(t, srv, "x")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -151,7 +143,7 @@ func TestWaitJetStreamTellsTheLastFault(t *testing.T) {
 }
 
 func TestSurvey(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv, _, _ := testkit.StartTestJetStream(t)
 		asker := connect(t, srv, "cli")
 		answers, err := asker.Survey(t.Context(), "spinifex.test", 500*time.Millisecond)

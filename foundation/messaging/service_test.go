@@ -20,7 +20,7 @@ import (
 )
 
 func TestStopFinishesWhatWasTaken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Slow", true, func(ctx context.Context, _ *aws.Call, in *echoIn) (*echoOut, error) {
 			select {
@@ -54,7 +54,7 @@ func TestStopFinishesWhatWasTaken(t *testing.T) {
 }
 
 func TestStopIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		cause := make(chan error, 1)
 		polite := echoOperation("Polite", true, func(ctx context.Context, _ *aws.Call, _ *echoIn) (*echoOut, error) {
@@ -85,7 +85,7 @@ func TestStopIsBounded(t *testing.T) {
 }
 
 func TestAMessageThatComesAfterTheStopIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		op := echoOperation("Say", true, echo)
 		service, err := NewService(b.conn, []aws.Operation{op}, b.verifier, ServiceOptions{})
@@ -105,7 +105,7 @@ func TestAMessageThatComesAfterTheStopIsRefused(t *testing.T) {
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		var running, most, done atomic.Int32
 		op := echoOperation("Slow", true, func(context.Context, *aws.Call, *echoIn) (*echoOut, error) {
@@ -136,7 +136,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 }
 
 func TestOneDaemonOfManyGetsACall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		var ran atomic.Int32
 		op := echoOperation("Say", true, func(ctx context.Context, call *aws.Call, in *echoIn) (*echoOut, error) {
@@ -155,7 +155,7 @@ func TestOneDaemonOfManyGetsACall(t *testing.T) {
 }
 
 func TestServicesAreDiscovered(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		b.serve(t, ServiceOptions{Version: "1.2.3"}, echoOperation("Say", true, echo), echoOperation("Sing", false, echo))
 		reply, err := b.conn.RequestWithContext(t.Context(), "$SRV.INFO.aws-echo", nil)
@@ -170,7 +170,7 @@ func TestServicesAreDiscovered(t *testing.T) {
 }
 
 func TestRunEndsWithItsConnection(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
 		conn := testkit.Connect(t, b.srv)
 		service := func() *Service {

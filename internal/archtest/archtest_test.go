@@ -218,6 +218,7 @@ func codeCases() []violation {
 			"a/a_test.go":              "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }",
 			"a/b.go":                   "package a\nimport \"time\"\nfunc h() { time.Sleep(1) }",
 			"a/v_test.go":              "package a\nimport (\n\"testing/synctest\"\n\"time\"\n)\nfunc g() { synctest.Wait(); time.Sleep(1) }",
+			"a/w_test.go":              "package a\nimport (\n\"github.com/mulgadc/spinifex/internal/testkit\"\n\"time\"\n)\nfunc k() { testkit.Bubble(nil, nil); time.Sleep(1) }",
 			"internal/testkit/wait.go": "package testkit\nimport \"time\"\nfunc f() { time.Sleep(1) }",
 		}, []string{"a/a_test.go:3", "internal/testkit/wait.go:3"}},
 		{"a skip", "no-skipped-tests", map[string]string{

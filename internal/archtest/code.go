@@ -104,12 +104,26 @@ func (f *File) testCode() bool {
 	return f.Test || matchAny([]string{"internal/testkit/...", "internal/cloud", "tests/..."}, f.Dir)
 }
 
-// checkSleeps allows time.Sleep only where time is virtual: in files that use testing/synctest.
+// virtualTime reports whether a file runs tests in virtual time.
+func (f *File) virtualTime() bool {
+	if f.importedAs("testing/synctest") != "" {
+		return true
+	}
+	found := false
+	ast.Inspect(f.AST, func(n ast.Node) bool {
+		e, ok := n.(*ast.SelectorExpr)
+		found = found || ok && isSelector(e, "testkit", "Bubble")
+		return !found
+	})
+	return found
+}
+
+// checkSleeps allows time.Sleep only where time is virtual.
 func checkSleeps(t *Tree) []Finding {
 	var out []Finding
 	for _, f := range t.Files {
 		name := f.importedAs("time")
-		if !f.testCode() || name == "" || f.importedAs("testing/synctest") != "" {
+		if !f.testCode() || name == "" || f.virtualTime() {
 			continue
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {

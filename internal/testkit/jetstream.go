@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -52,21 +53,28 @@ func StartTestServer(t testing.TB, opts *server.Options) *server.Server {
 	srv.Start()
 	t.Cleanup(func() {
 		StopServer(srv)
-		dropPooledTimers()
+		// The clock of a bubble starts in the year 2000; nothing else tells that this is one.
+		if time.Now().Year() < 2020 {
+			DropPooledTimers()
+		}
 	})
 	require.True(t, srv.ReadyForConnections(startTimeout), "server %s not ready", opts.ServerName)
 	return srv
 }
 
-// dropPooledTimers empties the client library's pool of timers at the end of a bubble. It is one for
-// the whole process, and a timer that was made in a bubble must not be used outside of it: the
-// runtime ends the process then. Connections put one there whenever they flush with a time limit,
-// which they do after each reconnect. A pool forgets what two collections have found unused.
-func dropPooledTimers() {
-	// The clock of a bubble starts in the year 2000; nothing else tells that this is one.
-	if time.Now().Year() >= 2020 {
-		return
-	}
+// Bubble runs a test in virtual time, without timers of earlier tests.
+func Bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	DropPooledTimers()
+	synctest.Test(t, test)
+}
+
+// DropPooledTimers empties the client library's pool of timers. It is one for the whole process, and
+// a timer that was made in a bubble must not be used outside of it: the runtime ends the process
+// then. Connections put one there whenever they flush with a time limit, which they do after each
+// reconnect, and when they drain. A pool forgets what two collections have found unused. The end of a
+// server in a bubble does it; a connection that is closed after it needs one more.
+func DropPooledTimers() {
 	runtime.GC()
 	runtime.GC()
 }

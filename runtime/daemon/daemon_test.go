@@ -62,7 +62,7 @@ func launch(t *testing.T, cfg *config.Config, roles ...node.Role) (r *running, r
 	t.Helper()
 	r = &running{t: t, cfg: cfg, log: &lines{}, ended: make(chan error, 1)}
 	// The client library's pool of timers may have some of the bubbles of other tests.
-	emptyTimerPool()
+	testkit.DropPooledTimers()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	r.stop = cancel
 	told := make(chan Info, 1)

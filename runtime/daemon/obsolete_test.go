@@ -1,15 +1,11 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -23,37 +19,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// emptyTimerPool empties the pool in which the NATS client library keeps used timers: one of a bubble must
-// not be used outside of it, or in another one. Two collections do that.
-func emptyTimerPool() {
-	runtime.GC()
-	runtime.GC()
-}
-
-// bubble runs a test in virtual time.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	emptyTimerPool()
-	synctest.Test(t, test)
-}
-
 // lines is a log that tests look into.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type lines struct{ testkit.Buffer }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
@@ -122,7 +89,7 @@ func (c *oldCloud) buckets() []string {
 }
 
 func TestAllObsoleteBucketsGoAndNoOther(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		require.Len(t, obsoleteBuckets, 11)
 		for _, bucket := range obsoleteBuckets {
@@ -142,7 +109,7 @@ func TestAllObsoleteBucketsGoAndNoOther(t *testing.T) {
 }
 
 func TestStartWaitsWhileAnEarlierReleaseElects(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		c.put("spinifex-rds-leader", "leader", `{"node":"old-2"}`)
 		c.put("spinifex-ecs-leader", "leader", "old-1")
@@ -168,7 +135,7 @@ func TestStartWaitsWhileAnEarlierReleaseElects(t *testing.T) {
 }
 
 func TestAKeyThatWasReleasedDoesNotHoldUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		c.put("bedrock-leader", "leader", "old-1")
 		kv, err := c.js.KeyValue(t.Context(), "bedrock-leader")
@@ -182,7 +149,7 @@ func TestAKeyThatWasReleasedDoesNotHoldUp(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		c.put("bedrock-leader", "leader", "old-1")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -193,7 +160,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestBucketThatReappearsIsDeletedNamedAndCounted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := newOldCloud(t)
 		require.NoError(t, c.remover.removeAtStart(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
@@ -226,7 +193,7 @@ func (f *faultyBuckets) Delete(_ context.Context, bucket string) (bool, error) {
 }
 
 func TestAFailureIsLoggedAndTheRestTried(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		var log lines
 		boom := errors.New("boom")
 		store := &faultyBuckets{

@@ -21,7 +21,7 @@ import (
 var allRoles = []node.Role{node.RoleNATS, node.RoleDaemon, node.RoleDNS, node.RoleAWSGW}
 
 func TestEveryRoleAtOnceBuildsItsLeasesWithoutACollision(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		_, _, js := testkit.StartTestJetStream(t)
 		locks := newDaemonLocks(kvstore.OpenSyncBucket(js), "n1", allRoles, 20*time.Second)
 		var keys []string
@@ -66,7 +66,7 @@ func startPeer(t *testing.T, srv *server.Server, name string, answers bool) *pee
 func book(t *testing.T, srv *server.Server) *LockBook { return NewLockBook(inProcess(t, srv)) }
 
 func TestLocksAreListedWithWhatTheirHoldersSay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv, _, _ := testkit.StartTestJetStream(t)
 		_, err := book(t, srv).List(t.Context())
 		require.ErrorIs(t, err, ErrNoLocks, "looking does not make the bucket")
@@ -113,7 +113,7 @@ func TestLocksAreListedWithWhatTheirHoldersSay(t *testing.T) {
 }
 
 func TestBreakNeedsTheGenerationAndIsSeen(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv, _, _ := testkit.StartTestJetStream(t)
 		n1 := startPeer(t, srv, "n1", true)
 		tok, err := n1.locks.dns.TryLock(t.Context())
@@ -148,7 +148,7 @@ func TestUnreadableRecordAndForeignAnswers(t *testing.T) {
 	lock = newLock(entry, []ProcessLocks{{Process: "n1/daemon", Locks: []LeaseView{{Key: "k", Held: true, Generation: 2}}}}, time.Now())
 	assert.False(t, lock.Answered, "the holder speaks of an older acquisition")
 
-	bubble(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv, _, _ := testkit.StartTestJetStream(t)
 		conn := inProcess(t, srv)
 		ctx, cancel := context.WithCancel(t.Context())

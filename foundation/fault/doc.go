@@ -1,6 +1,6 @@
 // Package fault marks the points of the code where a test stops or kills the process.
 //
-// In an ordinary build Point is empty and costs nothing. In a build with the tag "fault" the
+// In an ordinary build Point returns its context and costs nothing. In a build with the tag "fault" the
 // variable SPINIFEX_FAULT arms one point:
 //
 //	SPINIFEX_FAULT=<point>=stop:<file>[:after=N]   at the N-th hit (1) create <file>, then SIGSTOP the own process, once

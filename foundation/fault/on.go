@@ -64,11 +64,13 @@ func parse(spec string) (*arm, error) {
 	return a, nil
 }
 
-// Point stops or ends the process when it is the armed point and its turn has come.
-func Point(_ context.Context, name string) {
+// Point stops or ends the process when it is the armed point and its turn has come. It returns the
+// context to go on with: where the process was stopped, one that does not end any more, since the step
+// that follows has by then passed every check.
+func Point(ctx context.Context, name string) context.Context {
 	a := armed()
 	if a.point != name || a.hits.Add(1) != a.after {
-		return
+		return ctx
 	}
 	if a.stop == "" {
 		os.Exit(exitCode)
@@ -85,4 +87,5 @@ func Point(_ context.Context, name string) {
 		fmt.Fprintln(os.Stderr, "fault:", err)
 		os.Exit(exitCode)
 	}
+	return context.WithoutCancel(ctx)
 }

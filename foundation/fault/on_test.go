@@ -25,9 +25,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	for i := range 5 {
-		Point(context.Background(), "elsewhere")
-		Point(context.Background(), "here")
-		fmt.Println("passed", i+1)
+		ctx, cancel := context.WithCancel(context.Background())
+		Point(ctx, "elsewhere")
+		after := Point(ctx, "here")
+		cancel()
+		fmt.Println("passed", i+1, after.Err())
 	}
 }
 
@@ -64,7 +66,7 @@ func TestExitEndsTheProcessAtItsPoint(t *testing.T) {
 	exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
 	require.True(t, ok)
 	assert.Equal(t, exitCode, exit.ExitCode())
-	assert.Equal(t, "passed 1\npassed 2\n", out.String())
+	assert.Equal(t, "passed 1 context canceled\npassed 2 context canceled\n", out.String())
 }
 
 func TestStopStopsTheProcessOnce(t *testing.T) {
@@ -77,7 +79,8 @@ func TestStopStopsTheProcessOnce(t *testing.T) {
 	require.FileExists(t, file)
 	require.NoError(t, syscall.Kill(cmd.Process.Pid, syscall.SIGCONT))
 	require.NoError(t, cmd.Wait())
-	assert.Equal(t, "passed 1\npassed 2\npassed 3\npassed 4\npassed 5\n", out.String())
+	assert.Equal(t, "passed 1 context canceled\npassed 2 <nil>\npassed 3 context canceled\npassed 4 context canceled\npassed 5 context canceled\n", out.String(),
+		"what follows the stop has passed every check")
 }
 
 func TestBadSpecStartsNothing(t *testing.T) {

@@ -26,6 +26,8 @@ const (
 	fenceTries = 60
 	// fencePause is the mean pause between the tries: a replicated write is applied in less.
 	fencePause = 4 * time.Millisecond
+	// refusalTimeout bounds the question why a write was refused.
+	refusalTimeout = 2 * time.Second
 )
 
 // beforePublish is the fault point at which a leader has checked everything and sends its write.
@@ -135,8 +137,7 @@ func (f *Fence) one(ctx context.Context, op string, m natskv.Message) (uint64, e
 	}
 	return f.guarded(ctx, true, func(seq uint64, _ bool) (uint64, error) {
 		m.Guard = &natskv.Guard{Key: fencePrefix + f.leaseKey, Seq: seq}
-		fault.Point(ctx, beforePublish)
-		return f.store.Send(ctx, op, m)
+		return f.store.Send(fault.Point(ctx, beforePublish), op, m)
 	})
 }
 
@@ -166,8 +167,7 @@ func (f *Fence) batch(ctx context.Context, op string, writes []Write) (uint64, e
 			Key:   witnessPrefix + f.leaseKey,
 			Guard: &natskv.Guard{Key: fencePrefix + f.leaseKey, Seq: seq},
 		}
-		fault.Point(ctx, beforePublish)
-		return f.store.SendBatch(ctx, op, msgs)
+		return f.store.SendBatch(fault.Point(ctx, beforePublish), op, msgs)
 	})
 }
 
@@ -252,9 +252,12 @@ func (f *Fence) stamp(ctx context.Context) error {
 	return err
 }
 
-// look asks the leader why a write was refused. A later generation is ErrFenced; a later stamp of
+// look asks the leader why a write was refused, also when ctx has ended meanwhile: a deposed leader is to
+// learn, and to log, that it was. A later generation is ErrFenced; a later stamp of
 // this generation, made by another Fence of the same acquisition, is taken and reported as moved.
 func (f *Fence) look(ctx context.Context) (moved bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTimeout)
+	defer cancel()
 	there, seq, err := f.current(ctx)
 	if err != nil {
 		return false, err

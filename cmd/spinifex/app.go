@@ -45,7 +45,8 @@ func newRoot(a *app) *cobra.Command {
 "spinifex up" starts a one-node cloud. Settings come from spinifex.toml, from variables
 SPINIFEX_<SECTION>_<KEY> and from flags, each overriding the one before.
 
-Exit status: 0 done, 1 it failed, 2 the command line or the configuration is wrong.`,
+Exit status: 0 done, 1 it failed, 2 the command line or the configuration is wrong,
+130 ended by a second signal while it was stopping.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,

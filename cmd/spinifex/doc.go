@@ -3,5 +3,5 @@
 //
 // It reads flags and configuration and hands them to package runtime/daemon. What people ask for goes
 // to standard output, logs and errors to standard error. Exit status: 0 done, 1 it failed, 2 the command
-// line or the configuration is wrong.
+// line or the configuration is wrong, 130 ended by a second signal while it was stopping.
 package main

@@ -15,6 +15,7 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitSignal = 130 // a second signal did not wait for the stop to end
 )
 
 // failure is an error of the work itself; every other error that a command returns is one of its
@@ -32,11 +33,16 @@ func failed(err error) error {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal asks to stop. From then on signals do what they do by default: a second one ends
-	// the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		first := <-signals
+		cancel(fmt.Errorf("%s signal received", first))
+		second := <-signals
+		fmt.Fprintln(os.Stderr, "spinifex: ended by a second signal:", second)
+		os.Exit(exitSignal)
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 

@@ -34,9 +34,9 @@ func newLocksLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List every lock with its holder", Args: cobra.NoArgs,
 		Long: `List every lock with its holder, generation, age and time left.
 
-AGE is the time since the holder last wrote its record. LEFT is what the holder itself answers
-within half a second; "unanswered" means that nobody holds the key with this generation as far
-as anybody says.`,
+AGE is how long the holder has held the key, LEFT how much longer it may believe so without
+another renewal; both are what the holder itself answers within half a second. "unanswered"
+means that nobody holds the key with this generation as far as anybody says.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withLocks(cmd.Context(), func(l *daemon.LockBook) error {
 				list, err := l.List(cmd.Context())
@@ -48,7 +48,7 @@ as anybody says.`,
 					for _, lock := range list {
 						rows = append(rows, []string{
 							lock.Key, holder(lock), strconv.FormatUint(lock.Generation, 10),
-							millis(lock.AgeMS), left(lock), dash(strings.Join(lock.Contenders, " ")),
+							age(lock), left(lock), dash(strings.Join(lock.Contenders, " ")),
 						})
 					}
 					table(w, rows)
@@ -72,7 +72,8 @@ func newLocksShow(a *app) *cobra.Command {
 						{"key", lock.Key},
 						{"holder", holder(lock)},
 						{"generation", strconv.FormatUint(lock.Generation, 10)},
-						{"age", millis(lock.AgeMS)},
+						{"age", age(lock)},
+						{"renewed", millis(lock.RenewedMS) + " ago"},
 						{"time to live", millis(lock.TTLMS)},
 						{"left", left(lock)},
 						{"contenders", dash(strings.Join(lock.Contenders, " "))},
@@ -180,6 +181,13 @@ func holder(lock daemon.Lock) string {
 		return "(unreadable)"
 	}
 	return lock.Holder
+}
+
+func age(lock daemon.Lock) string {
+	if lock.AgeMS == nil {
+		return "unanswered"
+	}
+	return millis(*lock.AgeMS)
 }
 
 func left(lock daemon.Lock) string {

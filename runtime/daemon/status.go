@@ -35,6 +35,8 @@ type LeaseView struct {
 	Held bool   `json:"held"`
 	// Generation of the acquisition, 0 when not held.
 	Generation uint64 `json:"generation"`
+	// HeldForMS is how long ago the process acquired the key, by its own clock.
+	HeldForMS int64 `json:"held_for_ms"`
 	// ValidForMS is how long the process may still believe that it holds the key.
 	ValidForMS int64 `json:"valid_for_ms"`
 	TTLMS      int64 `json:"ttl_ms"`
@@ -49,6 +51,9 @@ func answerLocks(ctx context.Context, conn *messaging.Conn, process, incarnation
 			if tok, held := lease.Token(); held {
 				view.Held, view.Generation = true, tok.Generation
 			}
+			if since, held := lease.Since(); held {
+				view.HeldForMS = time.Since(since).Milliseconds()
+			}
 			views = append(views, view)
 		}
 		return json.Marshal(ProcessLocks{Process: process, Incarnation: incarnation, Locks: views})
@@ -60,8 +65,11 @@ type Lock struct {
 	Key        string `json:"key"`
 	Holder     string `json:"holder"`
 	Generation uint64 `json:"generation"`
-	// AgeMS is the time since the last landed write, by this machine's clock.
-	AgeMS int64 `json:"age_ms"`
+	// AgeMS is how long the holder has held the key, null when nobody can say: a renewed record does not
+	// show it, so the holder does.
+	AgeMS *int64 `json:"age_ms"`
+	// RenewedMS is the time since the record was last written, by this machine's clock.
+	RenewedMS int64 `json:"renewed_ms"`
 	// TTLMS is 0 for a claim, which does not lapse.
 	TTLMS int64 `json:"ttl_ms"`
 	// Answered is true when the holder's process has answered and holds just this generation; only then
@@ -181,7 +189,7 @@ func askLocks(ctx context.Context, conn *messaging.Conn) ([]ProcessLocks, error)
 
 // newLock joins a record with the answers.
 func newLock(entry kvstore.Entry, answers []ProcessLocks, now time.Time) Lock {
-	lock := Lock{Key: entry.Key, Generation: entry.Rev, AgeMS: max(0, now.Sub(entry.Created).Milliseconds())}
+	lock := Lock{Key: entry.Key, Generation: entry.Rev, RenewedMS: max(0, now.Sub(entry.Created).Milliseconds())}
 	var record struct {
 		Holder     string `json:"holder"`
 		Generation uint64 `json:"generation"`
@@ -195,13 +203,16 @@ func newLock(entry kvstore.Entry, answers []ProcessLocks, now time.Time) Lock {
 		if record.Generation != 0 { // an acquiring write cannot know its own revision
 			lock.Generation = record.Generation
 		}
+		if lock.Generation == entry.Rev { // the acquiring write itself
+			lock.AgeMS = new(lock.RenewedMS)
+		}
 	}
 	for _, a := range answers {
 		for _, view := range a.Locks {
 			switch {
 			case view.Key != lock.Key:
 			case a.Process == lock.Holder && view.Held && view.Generation == lock.Generation:
-				lock.Answered, lock.ValidForMS = true, view.ValidForMS
+				lock.Answered, lock.ValidForMS, lock.AgeMS = true, view.ValidForMS, new(view.HeldForMS)
 			case a.Process != lock.Holder:
 				lock.Contenders = append(lock.Contenders, a.Process)
 			}

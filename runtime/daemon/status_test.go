@@ -84,19 +84,20 @@ func TestLocksAreListedWithWhatTheirHoldersSay(t *testing.T) {
 		list, err := book(t, srv).List(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list, 3)
+		held := new((time.Second).Milliseconds())
 		validity := (20*time.Second*2/3 - time.Second).Milliseconds()
 		ttl := (20 * time.Second).Milliseconds()
 		age := (1500 * time.Millisecond).Milliseconds() // answers were waited for
 		assert.Equal(t, Lock{
-			Key: "dns.reconcile", Holder: "n1/daemon", Generation: tok1.Generation, AgeMS: age, TTLMS: ttl,
+			Key: "dns.reconcile", Holder: "n1/daemon", Generation: tok1.Generation, AgeMS: held, RenewedMS: age, TTLMS: ttl,
 			Answered: true, ValidForMS: validity, Contenders: []string{"n2/daemon"},
 		}, list[0])
 		assert.Equal(t, Lock{
-			Key: "route53.realize", Holder: "n2/daemon", Generation: tok2.Generation, AgeMS: age, TTLMS: ttl,
+			Key: "route53.realize", Holder: "n2/daemon", Generation: tok2.Generation, AgeMS: held, RenewedMS: age, TTLMS: ttl,
 			Answered: true, ValidForMS: validity, Contenders: []string{"n1/daemon"},
 		}, list[1])
 		assert.Equal(t, Lock{
-			Key: "route53.verify", Holder: "n3/daemon", Generation: tok3.Generation, AgeMS: age, TTLMS: ttl,
+			Key: "route53.verify", Holder: "n3/daemon", Generation: tok3.Generation, AgeMS: &age, RenewedMS: age, TTLMS: ttl,
 			Contenders: []string{"n1/daemon", "n2/daemon"},
 		}, list[2], "nobody answers for it")
 
@@ -104,6 +105,14 @@ func TestLocksAreListedWithWhatTheirHoldersSay(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, tok1.Generation, one.Generation)
 		assert.True(t, one.Answered)
+
+		// Renewals are due every 3.3 s: the age is that of the acquisition all the same.
+		time.Sleep(10 * time.Second)
+		list, err = book(t, srv).List(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, *list[0].AgeMS, int64(10_000))
+		assert.Less(t, list[0].RenewedMS, int64(4_000))
+		assert.Nil(t, list[2].AgeMS, "nobody answers for it, and its record was renewed since")
 		_, err = book(t, srv).Show(t.Context(), "absent")
 		require.ErrorIs(t, err, kvstore.ErrNotFound)
 		n1.stop()

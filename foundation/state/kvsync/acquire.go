@@ -183,7 +183,7 @@ func (l *Lease) grant(ctx context.Context, s *session, o outcome, rec record, re
 		return Token{}, errors.Join(fmt.Errorf("acquire lease %s: the answer took %v, too late to hold it: %w", l.key, took, ErrUnavailable), err)
 	}
 	a := &acquisition{
-		tok: tok, session: s, rev: o.rev, nonce: rec.Nonce, sent: o.sent, lost: make(chan struct{}),
+		tok: tok, began: o.sent.at, session: s, rev: o.rev, nonce: rec.Nonce, sent: o.sent, lost: make(chan struct{}),
 	}
 	l.acq = a
 	l.obs = observation{rev: o.rev}

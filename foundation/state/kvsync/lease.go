@@ -54,6 +54,7 @@ type Lease struct {
 // acquisition is one term of holding the lease. Its mutable fields are guarded by the lease's mutex.
 type acquisition struct {
 	tok     Token
+	began   time.Time          // when the acquiring write was sent
 	session *session           // that keeps it, in a group; then nothing below is renewed
 	rev     uint64             // of the last landed write
 	nonce   string             // of it
@@ -135,6 +136,17 @@ func (l *Lease) Token() (Token, bool) {
 		return Token{}, false
 	}
 	return l.acq.tok, true
+}
+
+// Since is when the current acquisition was sent, or false when the lease is not held. It is for people,
+// not for decisions.
+func (l *Lease) Since() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.validForLocked(readClock()) <= 0 {
+		return time.Time{}, false
+	}
+	return l.acq.began, true
 }
 
 // Lost returns a channel that is closed when the current acquisition ends, by loss or Unlock. Each

@@ -627,3 +627,20 @@ func TestForgetEndsATryLockUnderWayAndAWaiter(t *testing.T) {
 		require.Less(t, time.Since(start), eps)
 	})
 }
+
+func TestLeaseSinceIsWhenItWasAcquiredNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, _, a, _ := two(t)
+		_, held := a.Since()
+		assert.False(t, held)
+		began := time.Now()
+		tok := lock(t, a)
+		time.Sleep(3 * ttl)
+		since, held := a.Since()
+		assert.True(t, held)
+		assert.Equal(t, began, since)
+		a.Unlock(t.Context(), tok)
+		_, held = a.Since()
+		assert.False(t, held)
+	})
+}

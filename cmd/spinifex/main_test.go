@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,10 +154,11 @@ func TestLocksOfACloud(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"locks", "watch", "--data-dir", dir, "--output", "json"}, environ(t), &watched, &watchErr)
 	}()
-	sees := func(why string) {
+	sees := func(whys ...string) {
 		t.Helper()
 		testkit.Eventually(t, 10*time.Second, func() (bool, string) {
-			return strings.Contains(watched.String(), `"why":"`+why+`"`), watched.String() + watchErr.String()
+			text := watched.String()
+			return slices.ContainsFunc(whys, func(why string) bool { return strings.Contains(text, `"why":"`+why+`"`) }), text + watchErr.String()
 		})
 	}
 	sees("acquired")
@@ -167,7 +169,7 @@ func TestLocksOfACloud(t *testing.T) {
 	status, stdout, stderr = spinifex(t, append([]string{"locks", "break", "dns.reconcile", "--reason", "test", "--data-dir", dir}, generation...)...)
 	require.Equal(t, exitDone, status, stderr)
 	assert.Contains(t, stdout, "is free")
-	sees("broken")
+	sees("broken", "released") // the reason is gone with the record when the watch comes to it late
 	cancel()
 	assert.Equal(t, exitDone, <-ended)
 }

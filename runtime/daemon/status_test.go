@@ -56,7 +56,8 @@ func startPeer(t *testing.T, srv *server.Server, name string, answers bool) *pee
 	go func() {
 		defer close(ended)
 		if answers {
-			_ = answerLocks(ctx, conn, name+"/daemon", bucket.Incarnation(), p.locks.all())
+			answers := lockAnswers{process: name + "/daemon", incarnation: bucket.Incarnation(), leases: p.locks.all(), sync: bucket}
+			_ = answers.run(ctx, conn)
 		}
 	}()
 	p.stop = func() { cancel(); <-ended; p.locks.release(context.WithoutCancel(ctx), slog.New(slog.DiscardHandler)) }
@@ -136,7 +137,8 @@ func TestBreakNeedsTheGenerationAndIsSeen(t *testing.T) {
 		assert.Equal(t, kvsync.Change{Key: "dns.reconcile", Token: tok, Why: kvsync.WhyAcquired}, <-changes)
 		require.ErrorIs(t, b.Break(t.Context(), "dns.reconcile", tok.Generation+1, "test"), kvsync.ErrRevisionMismatch)
 		require.NoError(t, b.Break(t.Context(), "dns.reconcile", tok.Generation, "test"))
-		assert.Equal(t, kvsync.WhyBroken, (<-changes).Why)
+		// The reason is gone with the record when the watch comes to it late.
+		assert.Contains(t, []kvsync.Why{kvsync.WhyBroken, kvsync.WhyReleased}, (<-changes).Why)
 		cancel()
 		for range changes {
 		}

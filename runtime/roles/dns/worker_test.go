@@ -182,6 +182,36 @@ func TestHandleTruncates(t *testing.T) {
 	}
 }
 
+// Addresses that go with name servers are left out before a TCP answer would not fit, and every server
+// keeps some.
+func TestHandleBoundsGlue(t *testing.T) {
+	lines := []string{}
+	for i := range 20 {
+		lines = append(lines, fmt.Sprintf("deleg NS n%d.deleg.example.test.", i), fmt.Sprintf("@ NS n%d.deleg.example.test.", i))
+		for j := range 400 {
+			lines = append(lines, fmt.Sprintf("n%d.deleg A 10.%d.%d.%d", i, i, j/250, j%250))
+		}
+		lines = append(lines, fmt.Sprintf("n%d.deleg AAAA 2001:db8::%d", i, i))
+	}
+	w := newTestWorker(t, zoneOf("example.test.", lines...))
+	for _, tc := range []struct {
+		name  string
+		rtype uint16
+	}{{"www.deleg.example.test.", dns.TypeA}, {"deleg.example.test.", dns.TypeNS}, {"example.test.", dns.TypeNS}} {
+		resp := exchange(t, w, newQuery(tc.name, tc.rtype), overTCP)
+		assert.Equal(t, dns.RcodeSuccess, resp.Rcode, tc.name)
+		assert.False(t, resp.Truncated, tc.name)
+		served := map[string]int{}
+		for _, rr := range resp.Extra {
+			served[rr.Header().Name+" "+dns.Type(rr.Header().Rrtype).String()]++
+		}
+		assert.Len(t, served, 40, tc.name)
+		for key, n := range served {
+			assert.Equal(t, strings.HasSuffix(key, " AAAA"), n == 1, key)
+		}
+	}
+}
+
 func TestHandleSizeLimitIsExact(t *testing.T) {
 	lines := []string{}
 	for i := range 40 {

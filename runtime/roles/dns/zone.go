@@ -14,6 +14,10 @@ import (
 // maxSetBytes bounds the records of one set, so that every answer fits into a TCP message.
 const maxSetBytes = 60_000
 
+// maxReferralBytes bounds an NS set with the addresses that go with it, for the same reason; it leaves
+// room for the CNAMEs that may lead there.
+const maxReferralBytes = 56_000
+
 // zoneKey names a zone object.
 type zoneKey struct {
 	class dnsapi.Class
@@ -341,17 +345,32 @@ func (s *rrset) levelTTL() {
 	}
 }
 
-// glue returns the zone's own addresses of the servers named by NS records.
+// glue returns the zone's own addresses of the servers named by NS records: the first of each server,
+// then the second of each, until maxReferralBytes are full.
 func (c *compiler) glue(ns []dns.RR) []dns.RR {
-	var glue []dns.RR
+	var addresses [][]dns.RR
+	size := 0
 	for _, rr := range ns {
+		size += dns.Len(rr)
 		target, err := wireName(rr.(*dns.NS).Ns)
 		if err != nil {
 			continue // not reached: the record has been packed
 		}
 		if n := c.out.nodes[target]; n != nil {
-			glue = append(glue, n.set(dns.TypeA).plain()...)
-			glue = append(glue, n.set(dns.TypeAAAA).plain()...)
+			addresses = append(addresses, n.set(dns.TypeA).plain(), n.set(dns.TypeAAAA).plain())
+		}
+	}
+	var glue []dns.RR
+	for i, more := 0, true; more; i++ {
+		more = false
+		for _, set := range addresses {
+			if i >= len(set) {
+				continue
+			}
+			if size += dns.Len(set[i]); size > maxReferralBytes {
+				return glue
+			}
+			glue, more = append(glue, set[i]), true
 		}
 	}
 	return glue

@@ -8,7 +8,7 @@
 //	query.go   the wire form of a request, parsed without allocation (pure)
 //	answer.go  view + question + random source → response (pure)
 //	worker.go  request bytes → response bytes, with the cache of packed answers (cache.go)
-//	udp.go     sockets; one worker per UDP socket and per TCP connection
+//	udp.go     sockets; one worker per UDP socket and per TCP connection (tcp.go, streams.go)
 //	follow.go  watch the zone store, poll it as a backstop; report.go says what is served
 //
 // # What is answered

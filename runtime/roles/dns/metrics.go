@@ -95,7 +95,7 @@ type instruments struct {
 	hits     metric.Int64ObservableCounter
 	dropped  metric.Int64ObservableCounter
 	failures metric.Int64ObservableCounter
-	refused  metric.Int64ObservableCounter
+	evicted  metric.Int64ObservableCounter
 	zones    metric.Int64ObservableGauge
 	badZones metric.Int64ObservableGauge
 }
@@ -113,7 +113,7 @@ func (s *Server) observe() (func() error, error) {
 		metric.WithDescription("Datagrams and messages that were not answered: too short, or responses."))
 	in.failures, errs[3] = m.Int64ObservableCounter("spinifex.dns.failures",
 		metric.WithDescription("Queries that failed inside the server and were answered SERVFAIL."))
-	in.refused, errs[4] = m.Int64ObservableCounter("spinifex.dns.tcp.refused",
+	in.evicted, errs[4] = m.Int64ObservableCounter("spinifex.dns.tcp.evicted",
 		metric.WithDescription("TCP connections closed because too many were open."))
 	in.zones, errs[5] = m.Int64ObservableGauge("spinifex.dns.zones",
 		metric.WithDescription("Zones served, by class."))
@@ -125,7 +125,7 @@ func (s *Server) observe() (func() error, error) {
 	reg, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s.collect(o, &in)
 		return nil
-	}, in.queries, in.hits, in.dropped, in.failures, in.refused, in.zones, in.badZones)
+	}, in.queries, in.hits, in.dropped, in.failures, in.evicted, in.zones, in.badZones)
 	if err != nil {
 		return nil, fmt.Errorf("register DNS instruments: %w", err)
 	}
@@ -162,7 +162,7 @@ func (s *Server) collect(o metric.Observer, in *instruments) {
 	o.ObserveInt64(in.hits, int64(hits))
 	o.ObserveInt64(in.dropped, int64(dropped))
 	o.ObserveInt64(in.failures, int64(failures))
-	o.ObserveInt64(in.refused, int64(s.tcpRefused.Load()))
+	o.ObserveInt64(in.evicted, int64(s.tcpEvicted.Load()))
 	o.ObserveInt64(in.badZones, s.badZones.Load())
 	classes := map[dnsapi.Class]int64{dnsapi.Platform: 0, dnsapi.Hosted: 0}
 	if v := s.view.Load(); v != nil {

@@ -51,7 +51,8 @@ type Options struct {
 	// Sockets is the number of UDP sockets and of goroutines that serve them; 0 is GOMAXPROCS. Where
 	// the system cannot share a port between sockets there is one.
 	Sockets int
-	// MaxTCP bounds the open TCP connections; 0 takes the default.
+	// MaxTCP bounds the open TCP connections, of which one more takes the place of the quietest; 0 takes
+	// the default.
 	MaxTCP int
 	// Poll is how often the zone store is listed, in case the watch missed something; 0 takes the
 	// default.
@@ -104,7 +105,7 @@ type Server struct {
 	view atomic.Pointer[view]
 	// counts has one element for each UDP socket and one for all of TCP.
 	counts     []*counts
-	tcpRefused atomic.Uint64
+	tcpEvicted atomic.Uint64
 	badZones   atomic.Int64
 	// wakeReport has the reporter write after a reload, which it sees by reloaded.
 	wakeReport func()

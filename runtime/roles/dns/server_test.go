@@ -164,21 +164,36 @@ func TestServerCutsOffBadStreams(t *testing.T) {
 	assert.Len(t, lookup(t, "tcp", addr, "www.example.test.", dns.TypeA).Answer, 2)
 }
 
+// A connection too many takes the place of the one whose client has been quiet for longest, so that
+// clients that only hold connections keep nobody out.
 func TestServerBoundsConnections(t *testing.T) {
-	s, addr := startServer(t, Options{Zones: newMemZones(testZones()...), MaxTCP: 1})
-	first, err := net.Dial("tcp", addr.String())
+	s, addr := startServer(t, Options{Zones: newMemZones(testZones()...), MaxTCP: 3})
+	dial := func() *dns.Conn {
+		conn, err := net.Dial("tcp", addr.String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return &dns.Conn{Conn: conn}
+	}
+	ask := func(c *dns.Conn) {
+		t.Helper()
+		require.NoError(t, c.WriteMsg(newQuery("www.example.test.", dns.TypeA)))
+		_, err := c.ReadMsg()
+		require.NoError(t, err)
+	}
+	asks, quiet, half := dial(), dial(), dial()
+	ask(asks)
+	ask(quiet)
+	ask(half)
+	_, err := half.Conn.Write([]byte{0}) // and never the rest
 	require.NoError(t, err)
-	defer first.Close()
-	stream := dns.Conn{Conn: first}
-	require.NoError(t, stream.WriteMsg(newQuery("www.example.test.", dns.TypeA)))
-	_, err = stream.ReadMsg()
-	require.NoError(t, err)
-	second, err := net.Dial("tcp", addr.String())
-	require.NoError(t, err)
-	defer second.Close()
-	_, err = second.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF)
-	assert.EqualValues(t, 1, s.tcpRefused.Load())
+	ask(asks)
+	for i, gone := range []*dns.Conn{quiet, half} {
+		ask(dial())
+		_, err := gone.Conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		assert.EqualValues(t, i+1, s.tcpEvicted.Load())
+	}
+	ask(asks)
 }
 
 func TestServerSaysThatThePortIsInUse(t *testing.T) {

@@ -35,7 +35,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 	workers := sync.Pool{New: func() any {
 		return &streamWorker{worker: s.newWorker(tcpCounts), out: make([]byte, 0, 2+dns.MaxMsgSize)}
 	}}
-	open := make(chan struct{}, s.opts.MaxTCP)
+	open := newStreams(s.opts.MaxTCP)
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
@@ -51,22 +51,20 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			}
 			continue
 		}
-		select {
-		case open <- struct{}{}:
-			conns.Go(func() {
-				defer func() { <-open }()
-				s.serveConn(ctx, conn, &workers)
-			})
-		default:
-			s.tcpRefused.Add(1)
-			_ = conn.Close() // nothing was promised to this client
+		st, evicted := open.add(conn)
+		if evicted {
+			s.tcpEvicted.Add(1)
 		}
+		conns.Go(func() {
+			defer open.remove(st)
+			s.serveConn(ctx, st, &workers)
+		})
 	}
 }
 
 // serveConn answers the requests of one connection, in order, until the client closes it, idles or
-// misbehaves, or ctx ends.
-func (s *Server) serveConn(ctx context.Context, conn *net.TCPConn, workers *sync.Pool) {
+// misbehaves, its place is taken, or ctx ends.
+func (s *Server) serveConn(ctx context.Context, conn *stream, workers *sync.Pool) {
 	defer func() { _ = conn.Close() }() // the client is done, or is given up on
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -78,6 +76,7 @@ func (s *Server) serveConn(ctx context.Context, conn *net.TCPConn, workers *sync
 		if err := s.serveRequest(conn, in, workers); err != nil {
 			return
 		}
+		conn.hear()
 	}
 }
 

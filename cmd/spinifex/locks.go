@@ -22,10 +22,10 @@ const watchAgain = time.Second
 
 func newLocks(a *app) *cobra.Command {
 	locks := &cobra.Command{
-		Use: "locks", Short: "Look at the leases and claims of the cloud, or break one", Args: cobra.NoArgs,
+		Use: "locks", Short: "Look at the leases and claims of the cloud, and mend them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	locks.AddCommand(newLocksLs(a), newLocksWatch(a), newLocksShow(a), newLocksBreak(a))
+	locks.AddCommand(newLocksLs(a), newLocksWatch(a), newLocksShow(a), newLocksBreak(a), newLocksDoctor(a), newLocksRebuild(a))
 	return locks
 }
 

@@ -60,6 +60,7 @@ func TestUsage(t *testing.T) {
 		"arguments":           {[]string{"up", "now"}, "unknown command"},
 		"no key":              {[]string{"locks", "show"}, "accepts 1 arg"},
 		"no generation":       {[]string{"locks", "break", "k", "--reason", "x"}, `"generation" not set`},
+		"not yes":             {[]string{"locks", "rebuild"}, "--yes is missing"},
 		"no reason":           {[]string{"locks", "break", "k", "--generation", "3", "--reason", " "}, "--reason is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +173,41 @@ func TestLocksOfACloud(t *testing.T) {
 	sees("broken", "released") // the reason is gone with the record when the watch comes to it late
 	cancel()
 	assert.Equal(t, exitDone, <-ended)
+}
+
+func TestLocksDoctorAndRebuild(t *testing.T) {
+	dir, conn := startStore(t)
+	status, stdout, stderr := spinifex(t, "locks", "doctor", "--data-dir", dir)
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, stderr, "1 faults")
+	assert.Contains(t, stdout, "fault: the bucket spinifex-sync does not exist -> spinifex up\n")
+
+	_, err := kvstore.OpenSyncBucket(conn.JetStream()).KV(t.Context())
+	require.NoError(t, err)
+	status, stdout, stderr = spinifex(t, "locks", "doctor", "--data-dir", dir)
+	assert.Equal(t, exitDone, status, stderr)
+	assert.Contains(t, stdout, "note: it is not known whether the NATS servers sync")
+	assert.Contains(t, stdout, "the locks are well")
+	status, stdout, _ = spinifex(t, "locks", "doctor", "--data-dir", dir, "--output", "json")
+	assert.Equal(t, exitDone, status)
+	var found []daemon.Finding
+	require.NoError(t, json.Unmarshal([]byte(stdout), &found))
+	require.Len(t, found, 1)
+	assert.False(t, found[0].Fault)
+
+	status, _, stderr = spinifex(t, "locks", "rebuild", "--yes", "--data-dir", dir)
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, stderr, "needs no rebuild")
+	env := append(environ(t), "SPINIFEX_LOCKS_TTL=3s")
+	var out, errs testkit.Buffer
+	status = run(t.Context(), []string{"locks", "rebuild", "--yes", "--force", "--data-dir", dir, "--output", "json"}, env, &out, &errs)
+	require.Equal(t, exitDone, status, errs.String())
+	assert.Contains(t, errs.String(), "the new one is made in 3s")
+	var done daemon.Rebuilt
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &done))
+	assert.NotZero(t, done.FirstSequence)
+	status, _, stderr = spinifex(t, "locks", "doctor", "--data-dir", dir)
+	assert.Equal(t, exitDone, status, stderr)
 }
 
 func TestBucketAudit(t *testing.T) {

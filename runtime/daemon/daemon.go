@@ -60,6 +60,7 @@ type process struct {
 	obsolete *obsoleteRemover
 	sync     *kvstore.Bucket
 	locks    *daemonLocks
+	leaders  *leaderWatch
 	domains  *domains
 	// administrator is the first user, of a process with the gateway.
 	administrator iam.Administrator
@@ -324,6 +325,10 @@ func (p *process) buildLocks(ctx context.Context) error {
 	}
 	p.sync = kvstore.OpenSyncBucket(p.syncConn.JetStream(), opts...)
 	p.locks = newDaemonLocks(p.sync, p.cfg.Node.Name, p.opts.Roles, p.cfg.Locks.TTL)
+	p.leaders = newLeaderWatch(p.sync, p.locks.all())
+	if err := p.leaders.measure(p.tel.Meter("runtime/daemon")); err != nil {
+		return err
+	}
 	if len(p.locks.all()) == 0 {
 		return nil
 	}

@@ -50,9 +50,14 @@ func (p *process) startLoops(ctx context.Context) {
 	if p.obsolete != nil {
 		g.run("obsolete buckets", p.obsolete.watch)
 	}
-	g.run("locks status", func(ctx context.Context) error {
-		return answerLocks(ctx, p.conn, p.name, p.data.Incarnation(), p.locks.all())
-	})
+	if len(p.locks.all()) > 0 {
+		g.run("leader watch", p.leaders.run)
+	}
+	answers := &lockAnswers{
+		process: p.name, incarnation: p.data.Incarnation(), leases: p.locks.all(),
+		sync: p.sync, syncAlways: p.embedded != nil, leaders: p.leaders,
+	}
+	g.run("locks status", func(ctx context.Context) error { return answers.run(ctx, p.conn) })
 }
 
 // startOperations serves the daemon's operations and waits until they can be called.

@@ -27,6 +27,14 @@ type ProcessLocks struct {
 	Process     string      `json:"process"`
 	Incarnation string      `json:"incarnation"`
 	Locks       []LeaseView `json:"locks"`
+	// SyncSequence is the highest sequence that the process has seen of the bucket of the locks, and
+	// SyncCreated when the stream was made that it obeys; zero before it has opened it.
+	SyncSequence uint64    `json:"sync_sequence"`
+	SyncCreated  time.Time `json:"sync_created,omitzero"`
+	// SyncRegressed says why the process refuses the bucket.
+	SyncRegressed string `json:"sync_regressed,omitempty"`
+	// SyncAlways is true when the process runs the NATS server itself and it syncs every write.
+	SyncAlways bool `json:"sync_always"`
 }
 
 // LeaseView is one lease as its process sees it.
@@ -40,13 +48,29 @@ type LeaseView struct {
 	// ValidForMS is how long the process may still believe that it holds the key.
 	ValidForMS int64 `json:"valid_for_ms"`
 	TTLMS      int64 `json:"ttl_ms"`
+	// WithoutLeaderMS is how long the process has seen nobody hold the key.
+	WithoutLeaderMS int64 `json:"without_leader_ms"`
 }
 
-// answerLocks answers questions about this process's leases until ctx ends.
-func answerLocks(ctx context.Context, conn *messaging.Conn, process, incarnation string, leases []*kvsync.Lease) error {
+// lockAnswers answers questions about the leases of this process.
+type lockAnswers struct {
+	process, incarnation string
+	leases               []*kvsync.Lease
+	sync                 *kvstore.Bucket
+	syncAlways           bool
+	leaders              *leaderWatch // nil when nobody watches
+}
+
+// run answers until ctx ends.
+func (l *lockAnswers) run(ctx context.Context, conn *messaging.Conn) error {
 	return conn.AnswerSurveys(ctx, locksSubject, func() ([]byte, error) {
-		views := make([]LeaseView, 0, len(leases))
-		for _, lease := range leases {
+		answer := ProcessLocks{
+			Process: l.process, Incarnation: l.incarnation, Locks: make([]LeaseView, 0, len(l.leases)), SyncAlways: l.syncAlways,
+		}
+		if seen, opened := l.sync.Seen(); opened {
+			answer.SyncSequence, answer.SyncCreated, answer.SyncRegressed = seen.High, seen.Created, seen.Regressed
+		}
+		for _, lease := range l.leases {
 			view := LeaseView{Key: lease.Key(), ValidForMS: lease.ValidFor().Milliseconds(), TTLMS: lease.TTL().Milliseconds()}
 			if tok, held := lease.Token(); held {
 				view.Held, view.Generation = true, tok.Generation
@@ -54,9 +78,12 @@ func answerLocks(ctx context.Context, conn *messaging.Conn, process, incarnation
 			if since, held := lease.Since(); held {
 				view.HeldForMS = time.Since(since).Milliseconds()
 			}
-			views = append(views, view)
+			if l.leaders != nil {
+				view.WithoutLeaderMS = l.leaders.without(lease).Milliseconds()
+			}
+			answer.Locks = append(answer.Locks, view)
 		}
-		return json.Marshal(ProcessLocks{Process: process, Incarnation: incarnation, Locks: views})
+		return json.Marshal(answer)
 	})
 }
 
@@ -187,16 +214,24 @@ func askLocks(ctx context.Context, conn *messaging.Conn) ([]ProcessLocks, error)
 	return answers, nil
 }
 
+// lockRecord is what a key of the sync bucket holds, as far as it is for people.
+type lockRecord struct {
+	Holder     string `json:"holder"`
+	Generation uint64 `json:"generation"`
+	TTLMillis  int64  `json:"ttl_ms"`
+	Reason     string `json:"reason"`
+}
+
+func readLockRecord(value []byte) (lockRecord, bool) {
+	var record lockRecord
+	err := json.Unmarshal(value, &record)
+	return record, err == nil && record.Holder != ""
+}
+
 // newLock joins a record with the answers.
 func newLock(entry kvstore.Entry, answers []ProcessLocks, now time.Time) Lock {
 	lock := Lock{Key: entry.Key, Generation: entry.Rev, RenewedMS: max(0, now.Sub(entry.Created).Milliseconds())}
-	var record struct {
-		Holder     string `json:"holder"`
-		Generation uint64 `json:"generation"`
-		TTLMillis  int64  `json:"ttl_ms"`
-		Reason     string `json:"reason"`
-	}
-	if err := json.Unmarshal(entry.Value, &record); err != nil || record.Holder == "" {
+	if record, ok := readLockRecord(entry.Value); !ok {
 		lock.Undecodable = true
 	} else {
 		lock.Holder, lock.TTLMS, lock.Reason = record.Holder, record.TTLMillis, record.Reason

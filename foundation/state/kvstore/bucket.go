@@ -137,6 +137,18 @@ func (b *Bucket) done(o *opened, err error) error {
 	return translate(err)
 }
 
+// Seen is what this process has seen of the bucket's stream; false before the bucket was opened. It asks
+// nobody.
+func (b *Bucket) Seen() (natskv.Seen, bool) {
+	b.mu.Lock()
+	o := b.opened
+	b.mu.Unlock()
+	if o == nil {
+		return natskv.Seen{}, false
+	}
+	return o.store.Seen(), true
+}
+
 // Bounded implements kvsync.Bounded: every wait ends with its context, that for an open too.
 func (b *Bucket) Bounded() {}
 

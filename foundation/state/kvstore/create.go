@@ -67,6 +67,35 @@ func (b *Bucket) replicas() (int, error) {
 	return b.set.size.Replicas(), nil
 }
 
+// highestFirst bounds the first sequence of a rebuilt bucket, the microseconds of the year 2255: a number that
+// nobody can have reached honestly must not use up the sequences of the rebuilt bucket.
+const highestFirst = 1 << 53
+
+// RebuildSync makes the sync bucket, which must not exist, with a first sequence above a number and above
+// every one that time alone would give. It returns the first sequence.
+func RebuildSync(ctx context.Context, js jetstream.JetStream, size clustersize.Size, above uint64) (uint64, error) {
+	b := OpenSyncBucket(js, WithSize(size))
+	if above >= highestFirst {
+		return 0, fmt.Errorf("rebuild %s: nothing can be made above sequence %d, the highest allowed is %d", b.name, above, uint64(highestFirst))
+	}
+	replicas, err := b.replicas()
+	if err != nil {
+		return 0, err
+	}
+	cfg := natskv.StreamConfig(b.name, replicas)
+	cfg.FirstSeq = max(uint64(time.Now().UnixMicro()), above+1)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if _, err := js.CreateStream(ctx, cfg); err != nil {
+		return 0, fmt.Errorf("rebuild %s: %w", b.name, err)
+	}
+	if err := b.awaitInterest(ctx); err != nil {
+		return 0, fmt.Errorf("rebuild %s: %w", b.name, err)
+	}
+	_, err = b.open(ctx) // stamps the schema version
+	return cfg.FirstSeq, err
+}
+
 // repair puts the stored settings right that make the bucket unfit, such as the direct reads that
 // every KV client turns on, and returns what is stored then. What cannot be changed is ErrUnfit.
 func (b *Bucket) repair(ctx context.Context, stored jetstream.StreamConfig) (jetstream.StreamConfig, error) {

@@ -17,6 +17,22 @@ type progress struct {
 	reconnects uint64 // of the connection when the stream was last looked at
 }
 
+// Seen is what a store has seen of its stream.
+type Seen struct {
+	// Created is when the stream was made that is obeyed.
+	Created time.Time
+	// High is the highest sequence seen in any answer, of this stream or one before it.
+	High uint64
+	// Regressed says why the stream is refused for good, empty while it is not.
+	Regressed string
+}
+
+func (p *progress) seen() Seen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Seen{Created: p.created, High: p.high, Regressed: p.regressed}
+}
+
 // mark returns the highest sequence seen so far, to be compared with an answer to what is sent next.
 func (p *progress) mark() uint64 {
 	p.mu.Lock()

@@ -90,6 +90,9 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Store, e
 // Bucket returns the bucket's name.
 func (s *Store) Bucket() string { return s.bucket }
 
+// Seen returns what this store has seen of its stream so far, without asking it.
+func (s *Store) Seen() Seen { return s.seen.seen() }
+
 // Bounded implements kvsync.Bounded: every wait of this store ends with its context.
 func (s *Store) Bounded() {}
 

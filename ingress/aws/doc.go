@@ -6,8 +6,9 @@
 // A Pipeline is an http.Handler. Each request goes through the stages in their order (Pipeline.run),
 // and the first one that fails gives the answer:
 //
-//	admit         room for one more request; the body within its limit
 //	identify      the service, from the credential scope of the signature
+//	readBody      the body within its limit
+//	admit         room for one more request
 //	authenticate  SigV4, in a header or presigned; lockout of addresses that guess
 //	find          the operation: in the API model, and served by this release
 //	decode        the input, bound to the operation's type
@@ -26,7 +27,7 @@
 //
 // # Bounds
 //
-// Requests at once, bytes of a body, time of a call; header size and read times are the server's
+// Requests at once, large bodies at once, bytes of a body, time of a call; header size and read times are the server's
 // (runtime/roles/awsgw). See Options.
 //
 // # Log and metrics

@@ -30,6 +30,9 @@ type exchange struct {
 	// inputFault is what is wrong with the input; it is told after authorisation.
 	inputFault error
 
+	// rooms are those that the request has entered.
+	rooms []chan struct{}
+
 	// code is the error code that was answered, cause what lies behind it.
 	code  string
 	cause error
@@ -41,6 +44,24 @@ func newExchange(w http.ResponseWriter, r *http.Request, now time.Time) *exchang
 		x.source = peer.Addr().Unmap()
 	}
 	return x
+}
+
+// enter takes a place in a room until leave, if there is one.
+func (x *exchange) enter(room chan struct{}) bool {
+	select {
+	case room <- struct{}{}:
+		x.rooms = append(x.rooms, room)
+		return true
+	default:
+		return false
+	}
+}
+
+// leave gives back the places that were taken.
+func (x *exchange) leave() {
+	for _, room := range x.rooms {
+		<-room
+	}
 }
 
 // action is the operation's name, as far as the model has it.

@@ -43,8 +43,8 @@ type Options struct {
 
 	// BodyLimit is the most bytes that a request body may have; 1 MiB.
 	BodyLimit int64
-	// MaxRequests is how many requests may be under way at once, and so times BodyLimit the most
-	// memory for bodies; 256.
+	// MaxRequests is how many requests may be carried out at once, and how many may have a large body
+	// (readBody), and so times BodyLimit the most memory for large bodies; 256.
 	MaxRequests int
 	// CallTimeout is how long a daemon has for a call; 30 s.
 	CallTimeout time.Duration
@@ -89,7 +89,8 @@ func (o Options) withDefaults() (Options, error) {
 type Pipeline struct {
 	opts     Options
 	services map[string]*service // by signing name
-	room     chan struct{}
+	room     chan struct{}       // has an element for each request that is carried out
+	bodies   chan struct{}       // and for each with a large body, from before that arrives
 	lockout  *lockout
 	metrics  *metrics
 }
@@ -110,7 +111,7 @@ func New(opts Options) (*Pipeline, error) {
 	}
 	return &Pipeline{
 		opts: opts, services: services, room: make(chan struct{}, opts.MaxRequests),
-		lockout: newLockout(), metrics: metrics,
+		bodies: make(chan struct{}, opts.MaxRequests), lockout: newLockout(), metrics: metrics,
 	}, nil
 }
 
@@ -130,13 +131,11 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // run takes the exchange through the stages, until one fails.
 func (p *Pipeline) run(ctx context.Context, x *exchange) error {
-	leave, err := p.admit(x)
-	if err != nil {
-		return err
-	}
-	defer leave()
+	p.metrics.underWay(x.r.Context(), 1)
+	defer p.metrics.underWay(x.r.Context(), -1)
+	defer x.leave()
 	for _, stage := range []func(context.Context, *exchange) error{
-		p.identify, p.readBody, p.authenticate, p.find, p.decode, p.authorise, p.dispatch, p.encode,
+		p.identify, p.readBody, p.admit, p.authenticate, p.find, p.decode, p.authorise, p.dispatch, p.encode,
 	} {
 		if err := stage(ctx, x); err != nil {
 			return err

@@ -1,12 +1,14 @@
 package awsingress
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"html"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -370,6 +372,45 @@ func TestRoomIsBounded(t *testing.T) {
 	assert.Contains(t, a.body, "ServiceUnavailable")
 	close(release)
 	assert.Equal(t, 200, (<-first).status)
+}
+
+// A refusal for lack of room has the form of the service that was asked.
+func TestNoRoomIsToldInTheServicesForm(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.MaxRequests = 1 })
+	r.room <- struct{}{}
+	q := request{key: goodKey, secret: goodSecret, service: "route53", method: "GET", path: "/2013-04-01/hostedzone/Z1"}
+	a := r.send(t, q)
+	assert.Equal(t, 503, a.status)
+	assert.Contains(t, a.body, "<Code>ServiceUnavailable</Code>")
+	<-r.room
+	q.method, q.path, q.contentType = "POST", "/2013-04-01/hostedzone", "text/xml"
+	q.body = strings.Repeat(" ", smallBody+1)
+	r.bodies <- struct{}{}
+	a = r.send(t, q)
+	assert.Equal(t, 503, a.status)
+	assert.Contains(t, a.body, "<Code>ServiceUnavailable</Code>")
+	<-r.bodies
+	assert.Equal(t, 400, r.send(t, q).status)
+	assert.Empty(t, r.room)
+	assert.Empty(t, r.bodies)
+}
+
+// Clients that send their bodies slowly, signed or not, keep no other request out.
+func TestSlowBodiesHoldUpNobody(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.MaxRequests = 1 })
+	for _, head := range []string{"Content-Length: 1000", "Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+		conn, err := net.Dial("tcp", r.server.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = conn.Write([]byte("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" + head + "\r\n\r\n"))
+		require.NoError(t, err)
+		// The gateway asks for the body when it begins to read, or has no room for a large one.
+		status, err := bufio.NewReader(conn).ReadString('\n')
+		require.NoError(t, err)
+		assert.Contains(t, []string{"HTTP/1.1 100 Continue\r\n", "HTTP/1.1 503 Service Unavailable\r\n"}, status)
+	}
+	assert.Len(t, r.bodies, 1)
+	assert.Equal(t, 200, r.send(t, identityRequest()).status)
 }
 
 func TestHealth(t *testing.T) {

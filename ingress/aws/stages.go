@@ -16,17 +16,6 @@ import (
 	"github.com/mulgadc/spinifex/foundation/aws/wire"
 )
 
-// admit takes room for a request, until leave is called.
-func (p *Pipeline) admit(x *exchange) (leave func(), err error) {
-	select {
-	case p.room <- struct{}{}:
-		p.metrics.underWay(x.r.Context(), 1)
-		return func() { <-p.room; p.metrics.underWay(x.r.Context(), -1) }, nil
-	default:
-		return nil, aws.Unavailable("The gateway has too many requests under way; try again.")
-	}
-}
-
 // identify finds the service that the request is for, and refuses addresses that are locked out.
 func (p *Pipeline) identify(_ context.Context, x *exchange) error {
 	scope, ok := sigv4.ScopeOf(x.r)
@@ -52,8 +41,15 @@ const (
 	discardTime  = 5 * time.Second
 )
 
-// readBody reads the body within the limit.
+// smallBody is what a body may have, in bytes, without room of its own. Few requests are larger.
+const smallBody = 64 << 10
+
+// readBody reads the body within the limit. One that may become large needs room from before it
+// arrives, so that memory is bounded; whoever sends such bodies slowly keeps out only others of them.
 func (p *Pipeline) readBody(_ context.Context, x *exchange) error {
+	if (x.r.ContentLength < 0 || x.r.ContentLength > smallBody) && !x.enter(p.bodies) {
+		return aws.Unavailable("The gateway has too many large requests under way; try again.")
+	}
 	waits := strings.EqualFold(x.r.Header.Get("Expect"), "100-continue")
 	if waits && x.r.ContentLength > p.opts.BodyLimit {
 		// The client has not sent it yet, and need not.
@@ -71,6 +67,14 @@ func (p *Pipeline) readBody(_ context.Context, x *exchange) error {
 		_, _ = io.CopyN(io.Discard, x.r.Body, discardLimit)
 	}
 	return err
+}
+
+// admit takes room for a request. Its body has arrived: what a slow client still sends holds up nobody.
+func (p *Pipeline) admit(_ context.Context, x *exchange) error {
+	if !x.enter(p.room) {
+		return aws.Unavailable("The gateway has too many requests under way; try again.")
+	}
+	return nil
 }
 
 // authenticate finds out who signed the request.

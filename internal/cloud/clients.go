@@ -143,6 +143,8 @@ type Lease struct {
 	Key        string `json:"key"`
 	Holder     string `json:"holder"`
 	Generation uint64 `json:"generation"`
+	// Answered is true when the holder's process says so itself.
+	Answered bool `json:"answered"`
 }
 
 // Leases are the leases that the cloud of this node has.

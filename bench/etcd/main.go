@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/mulgadc/spinifex/bench/report"
 )
+
+// patience bounds a run, which takes about 4 minutes on 2 CPUs.
+const patience = 10 * time.Minute
 
 // part is one measurement.
 type part struct {
@@ -75,14 +79,25 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer b.stop()
+	return errors.Join(b.measure(ctx, wanted), b.report.Publish(*out))
+}
+
+// measure runs the parts. One that fails, such as for a machine too busy to keep a lease, is told in the
+// report and does not keep the others from it.
+func (b *bench) measure(ctx context.Context, wanted []part) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var errs []error
 	for _, p := range wanted {
 		began := time.Now()
 		if err := p.run(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			err = fmt.Errorf("%s failed: %w", p.name, err)
+			b.report.Setup = append(b.report.Setup, err.Error())
+			errs = append(errs, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s took %v\n", p.name, time.Since(began).Round(100*time.Millisecond))
 	}
-	return b.report.Publish(*out)
+	return errors.Join(errs...)
 }
 
 func chosen(only string) ([]part, error) {

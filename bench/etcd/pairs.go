@@ -17,6 +17,9 @@ import (
 // sessionTTL of etcd sessions that are not to end by themselves, in seconds.
 const sessionTTL = 60
 
+// pairsTime is when the part on one client is content with fewer operations, on a slow machine.
+const pairsTime = 45 * time.Second
+
 // pairTimes are the durations of uncontended operations of one client on one pair of systems.
 type pairTimes struct{ cas, pair, cold, txn, mutex, election, session []time.Duration }
 
@@ -85,6 +88,7 @@ func (d *duo) oneShot(ctx context.Context) error {
 // pairs measures one client, connected to each server in turn: what leads differs between systems.
 func (b *bench) pairs(ctx context.Context) error {
 	const warmUp = 50
+	began := time.Now()
 	var one, three, ignored pairTimes
 	var duos []*duo
 	for i := range 3 {
@@ -101,6 +105,9 @@ func (b *bench) pairs(ctx context.Context) error {
 	}
 	defer closeAll()
 	for i := range b.scaled(1000, 30) + warmUp {
+		if time.Since(began) > pairsTime {
+			break
+		}
 		into3, into1 := &three, &one
 		if i < warmUp {
 			into3, into1 = &ignored, &ignored

@@ -52,7 +52,7 @@ func ReadClient(dataDir string) (Client, error) {
 		return c, fmt.Errorf("read the NATS credentials of %s: %w", dataDir, err)
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return c, fmt.Errorf("read the NATS credentials of %s: %w", dataDir, err)
+		return c, fmt.Errorf("%s is damaged, remove it and start again: %w", filepath.Join(dataDir, "nats", "client.json"), err)
 	}
 	return c, nil
 }
@@ -71,12 +71,26 @@ type NATSOptions struct {
 
 // NATSServer is a running embedded server. Every acknowledged write to it is on disk.
 type NATSServer struct {
-	srv    *server.Server
+	opts   NATSOptions
+	host   string
+	hash   string // of the client's password
 	client Client
+
+	mu   sync.Mutex
+	srv  *server.Server // the running one, or the last
+	port int            // fixed once the first server has one
+	down bool           // srv is stopped and is to be replaced
+
+	// fault and room are what look asks; see mendstore.go.
+	fault func() error
+	room  func() error
+	// endWatch ends the watch over the store, and waits for it.
+	endWatch func()
 }
 
 // StartNATS starts the server and returns when it accepts connections and JetStream runs, or ctx ends.
-// A port that is taken is an error that names the setting. The server outlives ctx; end it with Stop.
+// A port that is taken is an error that names the setting, a stream that cannot be read one that names
+// the stream. The server outlives ctx; end it with Stop.
 func StartNATS(ctx context.Context, opts NATSOptions) (*NATSServer, error) {
 	host, port, err := probeListen(ctx, opts.Listen)
 	if err != nil {
@@ -94,15 +108,35 @@ func StartNATS(ctx context.Context, opts NATSOptions) (*NATSServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
+	n := &NATSServer{
+		opts: opts, host: host, port: port, hash: string(hash), endWatch: func() {},
+		client: Client{User: clientUser, Password: password},
+	}
+	n.fault, n.room = n.writeFault, n.diskTakesWrites
+	if err := n.start(ctx); err != nil {
+		n.Stop()
+		return nil, fmt.Errorf("embedded NATS server on %s: %w", opts.Listen, err)
+	}
+	n.client.URL = "nats://" + config.DialAddr(n.srv.Addr().String())
+	if err := writeClient(opts.Data, n.client); err != nil {
+		n.Stop()
+		return nil, err
+	}
+	n.beginWatch()
+	return n, nil
+}
+
+// start makes a server and returns when it serves. It keeps the server also when that fails, for Stop.
+func (n *NATSServer) start(ctx context.Context) error {
 	srv, err := server.NewServer(&server.Options{
-		ServerName:             opts.Node,
-		Host:                   host,
-		Port:                   port,
+		ServerName:             n.opts.Node,
+		Host:                   n.host,
+		Port:                   n.port,
 		Username:               clientUser,
-		Password:               string(hash),
+		Password:               n.hash,
 		MaxPayload:             MaxPayload,
 		JetStream:              true,
-		StoreDir:               opts.Data.Path("nats"),
+		StoreDir:               n.opts.Data.Path("nats"),
 		SyncAlways:             true,
 		PingInterval:           pingInterval,
 		MaxPingsOut:            maxPings,
@@ -110,32 +144,20 @@ func StartNATS(ctx context.Context, opts NATSOptions) (*NATSServer, error) {
 		DisableJetStreamBanner: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("embedded NATS server: %w", err)
+		return err
 	}
-	log := &serverLog{log: opts.Log.With("component", "nats")}
+	n.mu.Lock()
+	n.srv = srv
+	n.mu.Unlock()
+	log := &serverLog{log: n.opts.Log.With("component", "nats")}
 	srv.SetLoggerV2(log, false, false, false)
-	n := &NATSServer{srv: srv, client: Client{User: clientUser, Password: password}}
-	if err := n.start(ctx, log); err != nil {
-		n.Stop()
-		return nil, fmt.Errorf("embedded NATS server on %s: %w", opts.Listen, err)
-	}
-	n.client.URL = "nats://" + config.DialAddr(srv.Addr().String())
-	if err := writeClient(opts.Data, n.client); err != nil {
-		n.Stop()
-		return nil, err
-	}
-	return n, nil
-}
-
-func (n *NATSServer) start(ctx context.Context, log *serverLog) error {
-	n.srv.Start() // returns once all is started, or with a message to log.Fatalf
+	srv.Start() // returns once all is started, or with a message to log.Fatalf
 	for {
 		if err := log.fatal(); err != nil {
 			return err
 		}
-		if n.srv.ReadyForConnections(readyPoll) && n.srv.JetStreamEnabled() {
-			log.setStarted()
-			return nil
+		if srv.ReadyForConnections(readyPoll) && srv.JetStreamEnabled() {
+			break
 		}
 		select {
 		case <-ctx.Done():
@@ -143,10 +165,20 @@ func (n *NATSServer) start(ctx context.Context, log *serverLog) error {
 		case <-time.After(readyPoll):
 		}
 	}
+	log.setStarted()
+	if addr, ok := srv.Addr().(*net.TCPAddr); ok {
+		n.port = addr.Port
+	}
+	return n.lostStreams()
 }
 
 // InProcessConn connects without a socket; it makes the server a provider for messaging.Connect.
-func (n *NATSServer) InProcessConn() (net.Conn, error) { return n.srv.InProcessConn() }
+func (n *NATSServer) InProcessConn() (net.Conn, error) {
+	n.mu.Lock()
+	srv := n.srv
+	n.mu.Unlock()
+	return srv.InProcessConn()
+}
 
 // Client is how other processes of this node reach the server.
 func (n *NATSServer) Client() Client { return n.client }
@@ -154,8 +186,15 @@ func (n *NATSServer) Client() Client { return n.client }
 // Stop gives leadership of streams to other servers, closes connections and stops. It returns when the
 // store is closed. Stopping twice is fine.
 func (n *NATSServer) Stop() {
-	n.srv.Shutdown()
-	n.srv.WaitForShutdown()
+	n.endWatch()
+	n.mu.Lock()
+	srv := n.srv
+	n.mu.Unlock()
+	if srv == nil {
+		return
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
 }
 
 // probeListen checks that the address can be listened on; the server itself would only log it.

@@ -151,6 +151,7 @@ func TestGroupNoticesABrokenMember(t *testing.T) {
 		srv, _, b, ga, _ := twoGroups()
 		tok := lock(t, ga.Get("x"))
 		lock(t, ga.Get("y"))
+		synctest.Wait() // the group has looked and watches
 		require.NoError(t, kvsync.Break(t.Context(), b, prefix+"x", tok, "operator"))
 		synctest.Wait()
 		require.False(t, ga.Get("x").Held())

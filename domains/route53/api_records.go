@@ -16,6 +16,9 @@ import (
 const (
 	changePrefix = "/change/"
 	maxSetsPage  = 300
+	// maxPageBytes bounds a page of record sets: its answer has to fit into one NATS message, which by
+	// default is 1 MiB, with room for the largest set.
+	maxPageBytes = 512 << 10
 )
 
 // pendingChange is a change record with its id.
@@ -129,18 +132,39 @@ func (s *Service) ListResourceRecordSets(ctx context.Context, call *aws.Call, in
 		return nil, err
 	}
 	page, next := pageSets(z.RecordSets, start, limit)
-	out := &api.ListResourceRecordSetsResponse{
-		ResourceRecordSets: make([]api.ResourceRecordSet, 0, len(page)),
-		IsTruncated:        new(next != nil), MaxItems: new(strconv.Itoa(limit)),
+	encoded, err := encodeSets(page, maxPageBytes)
+	if err != nil {
+		return nil, err
 	}
-	for i := range page {
-		out.ResourceRecordSets = append(out.ResourceRecordSets, encodeSet(&page[i]))
+	if len(encoded) < len(page) {
+		next = &page[len(encoded)]
+	}
+	out := &api.ListResourceRecordSetsResponse{
+		ResourceRecordSets: encoded, IsTruncated: new(next != nil), MaxItems: new(strconv.Itoa(limit)),
 	}
 	if next != nil {
 		out.NextRecordName, out.NextRecordType = new(next.Name), new(next.Type)
 		if next.SetID != "" {
 			out.NextRecordIdentifier = new(next.SetID)
 		}
+	}
+	return out, nil
+}
+
+// encodeSets encodes sets until their answer would pass most bytes, and at least the first.
+func encodeSets(sets []recordSet, most int) ([]api.ResourceRecordSet, error) {
+	out := make([]api.ResourceRecordSet, 0, len(sets))
+	size := 0
+	for i := range sets {
+		set := encodeSet(&sets[i])
+		text, err := json.Marshal(set)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(text) + 1; size > most && i > 0 {
+			break
+		}
+		out = append(out, set)
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package route53
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -214,6 +215,48 @@ func TestListRecordsRefuses(t *testing.T) {
 	assert.Equal(t, []api.ResourceRecordSet{}, out.ResourceRecordSets)
 	assert.Equal(t, "300", *out.MaxItems)
 	assert.False(t, *out.IsTruncated)
+}
+
+// A page of large sets ends early, so that its answer fits into a message of NATS's default size.
+func TestListPagesFitIntoAMessage(t *testing.T) {
+	c := newCloud(t)
+	s := c.node("n1")
+	id := createZone(t, s, alice, "example.test", "1")
+	values := make([]string, maxSetRecords)
+	for i := range values {
+		values[i] = fmt.Sprintf("::%x", i)
+	}
+	_, err := s.editZone(t.Context(), alice, id, func(z *zoneRecord) error {
+		for i := range 170 {
+			z.RecordSets = append(z.RecordSets, recordSet{Name: fmt.Sprintf("s%d.example.test.", i), Type: typeAAAA, TTL: new(int64(60)), Values: values})
+		}
+		sortSets(z.RecordSets)
+		return nil
+	})
+	require.NoError(t, err)
+	in := &api.ListResourceRecordSetsRequest{HostedZoneId: &id}
+	var got []api.ResourceRecordSet
+	for {
+		out, err := s.ListResourceRecordSets(t.Context(), call(alice), in)
+		require.NoError(t, err)
+		answer, err := json.Marshal(out)
+		require.NoError(t, err)
+		assert.Less(t, len(answer), 1<<20-64<<10)
+		got = append(got, out.ResourceRecordSets...)
+		if !*out.IsTruncated {
+			break
+		}
+		in.StartRecordName, in.StartRecordType, in.StartRecordIdentifier = out.NextRecordName, out.NextRecordType, out.NextRecordIdentifier
+	}
+	z, err := s.getZone(t.Context(), alice, id)
+	require.NoError(t, err)
+	all, err := encodeSets(z.RecordSets, 1<<30)
+	require.NoError(t, err)
+	assert.Equal(t, all, got)
+
+	one, err := encodeSets(z.RecordSets, 0)
+	require.NoError(t, err)
+	assert.Len(t, one, 1, "a page has at least one set")
 }
 
 func TestInSync(t *testing.T) {

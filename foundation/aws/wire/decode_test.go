@@ -84,6 +84,10 @@ func TestDecodeChangeBatch(t *testing.T) {
 			assert.Equal(t, want, got)
 		}
 	}
+	var got route53.ChangeResourceRecordSetsRequest
+	_, err := decode(s, "POST", "/2013-04-01/hostedzone/Z1/rrset/", "", "\ufeff"+changeBatch, &got)
+	require.NoError(t, err, "a byte order mark")
+	assert.Equal(t, want, got)
 }
 
 func TestDecodeFromThePathAndQuery(t *testing.T) {

@@ -20,7 +20,9 @@ type xmlReader struct {
 	seen   int
 }
 
+// newXMLReader makes the reader of a body, which may begin with the byte order mark of UTF-8.
 func (s *Service) newXMLReader(body []byte) *xmlReader {
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	return &xmlReader{dec: xml.NewDecoder(bytes.NewReader(body)), index: s.index, limits: s.limits}
 }
 

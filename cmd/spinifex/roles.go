@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -41,8 +42,10 @@ func (a *app) runRoles(ctx context.Context, roles []node.Role) error {
 	if err != nil {
 		return err
 	}
+	log := a.logger(cfg)
+	slog.SetDefault(log) // for libraries that take no logger, such as kvsync
 	return failed(daemon.Run(ctx, daemon.Options{
-		Config: cfg, Roles: roles, Version: thisBuild().Version, Log: a.logger(cfg), Ready: a.printSettings,
+		Config: cfg, Roles: roles, Version: thisBuild().Version, Log: log, Ready: a.printSettings,
 	}))
 }
 

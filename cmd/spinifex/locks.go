@@ -25,7 +25,7 @@ func newLocks(a *app) *cobra.Command {
 		Use: "locks", Short: "Look at the leases and claims of the cloud, and mend them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	locks.AddCommand(newLocksLs(a), newLocksWatch(a), newLocksShow(a), newLocksBreak(a), newLocksDoctor(a), newLocksRebuild(a))
+	locks.AddCommand(newLocksLs(a), newLocksWatch(a), newLocksShow(a), newLocksBreak(a), newLocksTransfer(a), newLocksDoctor(a), newLocksRebuild(a))
 	return locks
 }
 

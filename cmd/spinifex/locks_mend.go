@@ -14,6 +14,31 @@ import (
 	"github.com/mulgadc/spinifex/runtime/daemon"
 )
 
+func newLocksTransfer(a *app) *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use: "transfer KEY --to NODE", Short: "Move a lease to another node, without a pause", Args: cobra.ExactArgs(1),
+		Long: `Move a lease to another node, without a pause.
+
+The holder is asked to stop its work and, when it has stopped, gives the key to the same role of
+the other node, which confirms at once. The other node must be one that wants the key.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withLocks(cmd.Context(), func(l *daemon.LockBook) error {
+				lock, err := l.Transfer(cmd.Context(), args[0], to)
+				if err != nil {
+					return failed(err)
+				}
+				return a.print(lock, func(w io.Writer) {
+					fmt.Fprintf(w, "%s is held by %s at generation %d\n", lock.Key, lock.Holder, lock.Generation)
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the node that is to hold the key")
+	_ = cmd.MarkFlagRequired("to") // fails only for a flag that does not exist
+	return cmd
+}
+
 func newLocksDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Say what is wrong with the locks and what mends it; status 1 when something is", Args: cobra.NoArgs,

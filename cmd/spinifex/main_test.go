@@ -60,6 +60,7 @@ func TestUsage(t *testing.T) {
 		"arguments":           {[]string{"up", "now"}, "unknown command"},
 		"no key":              {[]string{"locks", "show"}, "accepts 1 arg"},
 		"no generation":       {[]string{"locks", "break", "k", "--reason", "x"}, `"generation" not set`},
+		"no node":             {[]string{"locks", "transfer", "k"}, `"to" not set`},
 		"not yes":             {[]string{"locks", "rebuild"}, "--yes is missing"},
 		"no reason":           {[]string{"locks", "break", "k", "--generation", "3", "--reason", " "}, "--reason is empty"},
 	} {

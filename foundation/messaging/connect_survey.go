@@ -15,6 +15,17 @@ const maxSurvey = 4096
 // AnswerSurveys answers every question on subject, next to all other processes that do, until ctx
 // ends; it returns the cause. answer must not block and must not take long.
 func (c *Conn) AnswerSurveys(ctx context.Context, subject string, answer func() ([]byte, error)) error {
+	return c.answer(ctx, subject, func([]byte) ([]byte, error) { return answer() })
+}
+
+// AnswerOwn answers the questions on subject that are for this process, one after the other, until ctx
+// ends; it returns the cause. answer returns nil for a question that is for another process, which
+// answers it.
+func (c *Conn) AnswerOwn(ctx context.Context, subject string, answer func(question []byte) ([]byte, error)) error {
+	return c.answer(ctx, subject, answer)
+}
+
+func (c *Conn) answer(ctx context.Context, subject string, answer func(question []byte) ([]byte, error)) error {
 	questions := make(chan *nats.Msg, 16)
 	sub, err := c.nc.ChanSubscribe(subject, questions)
 	if err != nil {
@@ -28,8 +39,8 @@ func (c *Conn) AnswerSurveys(ctx context.Context, subject string, answer func() 
 		case <-c.closed:
 			return fmt.Errorf("messaging: answer %s: %w", subject, nats.ErrConnectionClosed)
 		case question := <-questions:
-			body, err := answer()
-			if err == nil {
+			body, err := answer(question.Data)
+			if err == nil && body != nil {
 				err = question.Respond(body)
 			}
 			if err != nil {
@@ -65,4 +76,17 @@ func (c *Conn) Survey(ctx context.Context, subject string, wait time.Duration) (
 		answers = append(answers, msg.Data)
 	}
 	return answers, nil
+}
+
+// AskOwner asks the one process that a question on subject is for (see AnswerOwn) and returns its answer. When
+// nobody answers before ctx ends the error is the cause of ctx, or says that no process listens.
+func (c *Conn) AskOwner(ctx context.Context, subject string, question []byte) ([]byte, error) {
+	msg, err := c.nc.RequestWithContext(ctx, subject, question)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return nil, fmt.Errorf("messaging: ask %s: %w", subject, context.Cause(ctx))
+	case err != nil:
+		return nil, fmt.Errorf("messaging: ask %s: %w", subject, err)
+	}
+	return msg.Data, nil
 }

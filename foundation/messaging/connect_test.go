@@ -142,6 +142,42 @@ func TestWaitJetStreamTellsTheLastFault(t *testing.T) {
 	})
 }
 
+func TestAskOwner(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, _, _ := testkit.StartTestJetStream(t)
+		asker := connect(t, srv, "cli")
+		_, err := asker.AskOwner(t.Context(), "spinifex.test", nil)
+		require.ErrorIs(t, err, nats.ErrNoResponders)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		for _, name := range []string{"a", "b"} {
+			conn := connect(t, srv, name)
+			go func() {
+				done <- conn.AnswerOwn(ctx, "spinifex.test", func(question []byte) ([]byte, error) {
+					if string(question) != name {
+						return nil, nil
+					}
+					return []byte("I am " + name), nil
+				})
+			}()
+		}
+		synctest.Wait()
+		for _, name := range []string{"a", "b"} {
+			answer, err := asker.AskOwner(t.Context(), "spinifex.test", []byte(name))
+			require.NoError(t, err)
+			assert.Equal(t, "I am "+name, string(answer))
+		}
+		patience := errors.New("patience is over")
+		waiting, stop := context.WithTimeoutCause(t.Context(), time.Second, patience)
+		defer stop()
+		_, err = asker.AskOwner(waiting, "spinifex.test", []byte("c"))
+		require.ErrorIs(t, err, patience, "it is nobody's")
+		cancel()
+		<-done
+		<-done
+	})
+}
+
 func TestSurvey(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, _, _ := testkit.StartTestJetStream(t)

@@ -58,6 +58,7 @@ func (p *process) startLoops(ctx context.Context) {
 		sync: p.sync, syncAlways: p.embedded != nil, leaders: p.leaders,
 	}
 	g.run("locks status", func(ctx context.Context) error { return answers.run(ctx, p.conn) })
+	g.run("locks transfer", func(ctx context.Context) error { return answerTransfers(ctx, p.conn, p.locks.all(), p.log) })
 }
 
 // startOperations serves the daemon's operations and waits until they can be called.

@@ -48,6 +48,8 @@ func lead(ctx context.Context, lease *Lease, tok Token, onGained func(context.Co
 	term, cancel := context.WithCancelCause(lease.Context(ctx))
 	defer cancel(ErrLost)
 	lost := lease.Lost()
+	asked := lease.openDesk()
+	defer lease.closeDesk()
 	work := make(chan error, 1)
 	go func() {
 		defer close(work)
@@ -81,16 +83,21 @@ func lead(ctx context.Context, lease *Lease, tok Token, onGained func(context.Co
 			callLost(lease, onLost)
 			<-closed(work)
 			return true
+		case h := <-asked:
+			cancel(ErrLost)
+			h.done <- stopThenTransfer(ctx, lease, tok, work, onLost, h.to)
+			return true
 		case <-ctx.Done():
 			cancel(context.Cause(ctx))
-			stopThenRelease(ctx, lease, tok, work, onLost)
+			stopThen(ctx, lease, tok, work, onLost, func() { lease.Unlock(context.WithoutCancel(ctx), tok) })
 			return true
 		}
 	}
 }
 
-// stopThenRelease ends a term from this side.
-func stopThenRelease(ctx context.Context, lease *Lease, tok Token, work <-chan error, onLost func()) {
+// stopThen ends a term from this side: the work stops, and then give gives the key away. It reports
+// whether it came to that.
+func stopThen(ctx context.Context, lease *Lease, tok Token, work <-chan error, onLost, give func()) bool {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -101,12 +108,14 @@ func stopThenRelease(ctx context.Context, lease *Lease, tok Token, work <-chan e
 	defer budget.Stop()
 	select {
 	case <-stopped:
-		lease.Unlock(context.WithoutCancel(ctx), tok)
+		give()
+		return true
 	case <-budget.C:
 		slog.Error("leader's work has not stopped in time, the lease is left to lapse",
 			"key", lease.key, "holder", lease.holder, "generation", tok.Generation)
 		lease.lapse(tok)
 		<-stopped
+		return false
 	}
 }
 

@@ -48,6 +48,7 @@ type Lease struct {
 	gone   chan struct{} // closed when the lease is forgotten
 	warned bool          // an undecodable record has been logged
 	rng    *rand.Rand    // of jitter; nil until it is needed
+	desk   chan handOver // where the leader of RunElection takes requests; nil without one
 	pushed uint64        // highest revision of the key that the watch of its group has shown
 }
 

@@ -4,7 +4,7 @@ SHELL       := bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test check lint e2e bench generate fmt go-present
+.PHONY: help run build test check lint e2e soak bench generate fmt go-present
 
 GO         ?= go
 ARGS       ?=
@@ -47,6 +47,10 @@ lint: go-present $(STATICCHECK) ## Format check, go vet, staticcheck
 e2e: go-present ## Only the tests that start real processes and real clients
 	@scripts/apt-install test
 	$(GO) test -count=1 -timeout 9m ./tests/...
+
+soak: go-present ## The long forms of the tests of locks with real processes (about 30 minutes)
+	@scripts/apt-install test
+	$(GO) test -count=1 -timeout 2h -v -run 'Leases|Holder' ./tests/e2e/locks -args -kills=100 -holders=96
 
 bench: go-present ## Measure locks against a raw CAS and etcd, DNS against nsd (OUT=bench/results keeps the pages)
 	@scripts/apt-install test

@@ -50,14 +50,15 @@ func hold(ctx context.Context, url, key, name, guard string, ttl time.Duration) 
 		return err
 	}
 	fmt.Println("held", tok.Generation)
-	for last := time.Now(); ; last = time.Now() {
-		time.Sleep(time.Millisecond)
+	last := time.Now()
+	for range time.Tick(time.Millisecond) {
 		held := lease.Held()
-		if time.Since(last) < ttl {
-			continue
+		if time.Since(last) >= ttl {
+			fmt.Printf("woke held=%t\n", held)
+			_, err := fence.Put(ctx, "last", []byte(name))
+			fmt.Printf("write %v\n", err)
 		}
-		fmt.Printf("woke held=%t\n", held)
-		_, err := fence.Put(ctx, "last", []byte(name))
-		fmt.Printf("write %v\n", err)
+		last = time.Now()
 	}
+	return nil
 }

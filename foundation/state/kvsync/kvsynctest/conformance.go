@@ -92,6 +92,10 @@ func ownValue(t *testing.T, s kvsync.KVStore) {
 	v, _, err := s.Load(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, "before", string(v))
+	copy(v, "AFTER!")
+	v, _, err = s.Load(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, "before", string(v))
 }
 
 func watchKey(t *testing.T, s kvsync.KVStore) {

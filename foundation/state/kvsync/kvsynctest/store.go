@@ -183,7 +183,7 @@ func (s *Server) load(key string, stale bool) ([]byte, uint64, error) {
 		return nil, 0, fmt.Errorf("load %s: %w", key, kvsync.ErrNotFound)
 	}
 	e := h[len(h)-1]
-	return e.value, e.rev, nil
+	return slices.Clone(e.value), e.rev, nil
 }
 
 func (s *Server) swap(key string, value []byte, rev uint64, del bool) (uint64, error) {

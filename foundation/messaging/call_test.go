@@ -335,7 +335,7 @@ func TestTooLarge(t *testing.T) {
 func TestNATSAway(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		b := newBench(t)
-		op := echoOperation("Hang", false, func(ctx context.Context, _ *aws.Call, _ *echoIn) (*echoOut, error) {
+		op := echoOperation("Hang", true, func(ctx context.Context, _ *aws.Call, _ *echoIn) (*echoOut, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -355,7 +355,12 @@ func TestNATSAway(t *testing.T) {
 		assert.Zero(t, time.Since(begin), "no waiting")
 		assert.False(t, b.client.Connected())
 
-		require.ErrorIs(t, <-during, ErrDisconnected)
+		err = <-during
+		require.ErrorIs(t, err, ErrDisconnected)
+		assert.Equal(t, aws.Error{
+			Code: "ServiceUnavailable", Status: 503,
+			Message: "The gateway has lost its connection to the daemons. It may have been carried out all the same.",
+		}, visibleOf(t, err))
 		assert.LessOrEqual(t, time.Since(begin), 5*time.Second)
 		b.client.conn.Close()
 		_, err = b.call(t, op, "r3", "")

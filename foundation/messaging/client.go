@@ -183,11 +183,11 @@ func (c *Client) await(ctx context.Context, sub *nats.Subscription) (*nats.Msg, 
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w", ErrTimeout, context.Cause(ctx))
 		case !c.conn.IsConnected():
-			return nil, fmt.Errorf("%w while waiting for the answer: %w", ErrDisconnected, err)
+			return nil, fmt.Errorf("%w: %w while waiting for the answer: %w", errSent, ErrDisconnected, err)
 		case errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("%w: silent for %s", ErrResponderLost, c.opts.Silence)
 		default:
-			return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
+			return nil, fmt.Errorf("%w: %w: %w", errSent, ErrDisconnected, err)
 		}
 	}
 }
@@ -206,6 +206,9 @@ func refusedError(msg *nats.Msg) error {
 	return refused.WithCause(ErrNoResponder)
 }
 
+// errSent goes with an ErrDisconnected of a call that a daemon may have got.
+var errSent = errors.New("messaging: the call has been sent")
+
 // noAnswer makes the caller's answer of a failed attempt.
 func noAnswer(op aws.Operation, err error) *aws.Error {
 	if told, ok := errors.AsType[*aws.Error](err); ok {
@@ -223,6 +226,8 @@ func noAnswer(op aws.Operation, err error) *aws.Error {
 		answer = aws.Unavailable("The request was not carried out in time." + unknown)
 	case errors.Is(err, ErrResponderLost):
 		answer = aws.Unavailable("The daemon that was carrying out the request stopped answering." + unknown)
+	case errors.Is(err, errSent):
+		answer = aws.Unavailable("The gateway has lost its connection to the daemons." + unknown)
 	default:
 		answer = aws.Unavailable("The gateway has no connection to the daemons.")
 	}

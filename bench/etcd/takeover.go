@@ -73,7 +73,6 @@ func holder(ctx context.Context, args []string) error {
 
 // takeovers are the times of one kind of waiter.
 type takeovers struct {
-	mu      sync.Mutex
 	kill    []time.Duration // from the kill to the acquisition
 	silence []time.Duration // from the last write of the holder to that of the new one, by the server's clock
 }
@@ -183,16 +182,16 @@ func (w *waiters) wait(ctx context.Context, l locker, kind *takeovers) {
 	w.wg.Go(func() {
 		err := l.lock(ctx)
 		at := time.Now()
+		if err == nil {
+			err = l.unlock(ctx)
+		}
 		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.errs = append(w.errs, err)
 		if w.got == nil {
 			w.got = map[*takeovers][]time.Time{}
 		}
 		w.got[kind] = append(w.got[kind], at)
-		w.mu.Unlock()
-		if err == nil {
-			err = l.unlock(ctx)
-		}
 	})
 }
 

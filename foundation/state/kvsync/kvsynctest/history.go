@@ -157,7 +157,7 @@ func (s register) wrote(in registerCall, rev uint64) (register, bool) {
 }
 
 // steps are the states that the register may be in after a call.
-func (h *History) steps(s register, in registerCall, out registerAnswer) []any {
+func (s register) steps(in registerCall, out registerAnswer, loose bool) []any {
 	fits := s.present && in.expect != 0
 	before := s
 	if in.expect == 0 {
@@ -189,7 +189,7 @@ func (h *History) steps(s register, in registerCall, out registerAnswer) []any {
 	case out.kind == unknown && fits:
 		after, _ := before.wrote(in, 0)
 		return []any{s, after}
-	case out.kind == unknown, !fits, s.rev == 0, h.LooseRefusals:
+	case out.kind == unknown, !fits, s.rev == 0, loose:
 		return []any{s}
 	}
 	return nil // refused at the right revision
@@ -201,6 +201,7 @@ func (h *History) steps(s register, in registerCall, out registerAnswer) []any {
 func (h *History) Check(timeout time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	loose := h.LooseRefusals // the checker's goroutines may outlive its verdict
 	model := porcupine.NondeterministicModel{
 		Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
 			byKey := map[string][]porcupine.Operation{}
@@ -216,7 +217,7 @@ func (h *History) Check(timeout time.Duration) error {
 		},
 		Init: func() []any { return []any{register{}} },
 		Step: func(state, input, output any) []any {
-			return h.steps(state.(register), input.(registerCall), output.(registerAnswer))
+			return state.(register).steps(input.(registerCall), output.(registerAnswer), loose)
 		},
 	}
 	switch result := porcupine.CheckOperationsTimeout(model.ToModel(), h.ops, timeout); result {

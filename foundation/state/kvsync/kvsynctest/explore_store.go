@@ -154,7 +154,6 @@ type sessionState struct {
 	tick            uint8
 	created         bool // the session's key is there; a stale read may miss its creation
 	rev, dead       uint8
-	member          bool // the member's record is B's
 	holds           bool // A believes in its session
 	sent            uint8
 	renewing, lands bool // a renewal of A's is under way, and has landed

@@ -55,6 +55,26 @@ func NewLeaseRecorder(meter metric.Meter, log *slog.Logger) (*LeaseRecorder, err
 	return r, m.err
 }
 
+// Begin makes the counters of keys show 0 before anything has happened: an increase from nothing to one
+// is otherwise no increase to Prometheus.
+func (r *LeaseRecorder) Begin(keys ...string) {
+	ctx := context.Background() // a key belongs to no request
+	for _, key := range keys {
+		r.held.Record(ctx, 0, metric.WithAttributes(attribute.String("key", key)))
+		r.unknown.Add(ctx, 0, metric.WithAttributes(attribute.String("key", key)))
+		for counter, reasons := range map[metric.Int64Counter][]string{
+			r.acquisitions: {"created", "adopted", "confirmed"},
+			r.takeovers:    {"expired", "dead"},
+			r.releases:     {"unlocked", "transferred", "overrun"},
+			r.losses:       {"expired", "replaced", "broken", "deleted", "regressed"},
+		} {
+			for _, reason := range reasons {
+				counter.Add(ctx, 0, metric.WithAttributes(attribute.String("key", key), attribute.String("reason", reason)))
+			}
+		}
+	}
+}
+
 // Record counts one event.
 func (r *LeaseRecorder) Record(e kvsync.Event) {
 	ctx := context.Background() // an event belongs to no request

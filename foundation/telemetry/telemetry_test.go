@@ -122,6 +122,27 @@ func TestLeaseEventsBecomeMetricsAndLogs(t *testing.T) {
 	assert.NotContains(t, out.String(), `"event":"renewed"`)
 }
 
+func TestCountersOfAKeyBeginAtZero(t *testing.T) {
+	tel := newTelemetry(t)
+	rec, err := telemetry.NewLeaseRecorder(tel.Meter("kvsync"), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	rec.Begin("a.lease")
+	var readiness telemetry.Readiness
+	get := serve(t, tel, &readiness)
+	_, body := get("/metrics")
+	for _, line := range []string{
+		`spinifex_lease_held{key="a.lease"} 0`,
+		`spinifex_lease_losses_total{key="a.lease",reason="regressed"} 0`,
+		`spinifex_lease_unknown_total{key="a.lease"} 0`,
+		`spinifex_lease_takeovers_total{key="a.lease",reason="expired"} 0`,
+	} {
+		assert.Contains(t, body, line)
+	}
+	rec.Record(kvsync.Event{Kind: kvsync.EventLost, Key: "a.lease", Reason: "regressed"})
+	_, body = get("/metrics")
+	assert.Contains(t, body, `spinifex_lease_losses_total{key="a.lease",reason="regressed"} 1`)
+}
+
 func TestLoopsBecomeMetrics(t *testing.T) {
 	tel := newTelemetry(t)
 	rec, err := telemetry.NewLoopRecorder(tel.Meter("test"))

@@ -301,6 +301,9 @@ func (p *process) removeObsolete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, bucket := range obsoleteBuckets { // an increase from nothing to one is no increase to Prometheus
+		reappeared.Add(ctx, 0, metric.WithAttributes(attribute.String("bucket", bucket)))
+	}
 	p.obsolete = &obsoleteRemover{
 		store: natsBuckets{p.conn}, log: p.log,
 		reappeared: func(bucket string) {
@@ -325,6 +328,9 @@ func (p *process) buildLocks(ctx context.Context) error {
 	}
 	p.sync = kvstore.OpenSyncBucket(p.syncConn.JetStream(), opts...)
 	p.locks = newDaemonLocks(p.sync, p.cfg.Node.Name, p.opts.Roles, p.cfg.Locks.TTL)
+	for _, lease := range p.locks.all() {
+		rec.Begin(lease.Key())
+	}
 	p.leaders = newLeaderWatch(p.sync, p.locks.all())
 	if err := p.leaders.measure(p.tel.Meter("runtime/daemon")); err != nil {
 		return err

@@ -125,6 +125,7 @@ func TestFaultsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"url token":        {file: "[nats]\nurl = \"nats://topsecret@h/x\"", want: []string{`nats.url = "nats://xxxxx@h/x": want nats://`}},
 		"url no scheme":    {file: "[nats]\nurl = \"topsecret@h\"", want: []string{`nats.url = "…@h": want nats://`}},
 		"url unparsable":   {file: "[nats]\nurl = \"nats://u:topsecret@h:x%\"", want: []string{`nats.url = "…@h:x%"`}},
+		"url port":         {file: "[nats]\nurl = \"nats://h:4222,nats://u:topsecret@h:99999\"", want: []string{`nats.url = "nats://h:4222,nats://u:xxxxx@h:99999": want ports`}},
 		"servers alone":    {file: "[nats]\nservers = 3", want: []string{`nats.servers = "3": declares the size of the NATS cluster at nats.url`}},
 		"servers":          {file: "[nats]\nservers = -3", want: []string{`nats.servers = "-3": want the number`}},
 		"region":           {file: "[aws]\nregion = \"Mars\"", want: []string{`aws.region = "Mars": want a region name`}},

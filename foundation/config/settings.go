@@ -241,6 +241,9 @@ func setNATSURL(c *Config, v string) error {
 		if err != nil || u.Hostname() == "" || u.Scheme != "nats" && u.Scheme != "tls" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 			return errors.New("want nats://[user:password@]host[:port] or tls://…, several with commas between them")
 		}
+		if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+			return errors.New("want ports from 1 to 65535")
+		}
 	}
 	c.NATS.URL = v
 	return nil

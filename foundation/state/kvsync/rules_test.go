@@ -32,6 +32,20 @@ func TestLeaseExcludesWithinItsProcess(t *testing.T) {
 	})
 }
 
+func TestLeaseWaitsForAWriteInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, la, _ := two(t)
+		applied := time.Now().Add(7 * time.Millisecond)
+		a.SetFault(func(r kvsynctest.Request) kvsynctest.Fate {
+			if r.Kind == kvsynctest.Swap && time.Now().Before(applied) {
+				return kvsynctest.Fate{Err: kvsync.ErrRevisionMismatch}
+			}
+			return kvsynctest.Fate{}
+		})
+		lock(t, la)
+	})
+}
+
 func TestLeaseRenewalCountsFromItsSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, la, _ := two(t)

@@ -208,3 +208,17 @@ func TestRebuildDoesNotGoBelowWhatSomebodyMadeMeanwhile(t *testing.T) {
 		assert.Equal(t, []string{"claimed"}, done.Claims)
 	})
 }
+
+func TestRebuildThatCannotSucceedDeletesNothing(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, _, js := testkit.StartTestJetStream(t)
+		_, err := kvstore.OpenSyncBucket(js).KV(t.Context())
+		require.NoError(t, err)
+		_, err = kvstore.Open(js, "records").Fence(t.Context(), "k", kvsync.Token{Holder: "n1", Generation: 1 << 60})
+		require.NoError(t, err)
+		_, err = book(t, srv).Rebuild(t.Context(), RebuildOptions{TTL: time.Minute})
+		require.ErrorContains(t, err, "highest allowed")
+		_, err = js.Stream(t.Context(), "KV_"+kvstore.SyncBucket)
+		require.NoError(t, err)
+	})
+}

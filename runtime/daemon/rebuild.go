@@ -65,6 +65,9 @@ func (b *LockBook) Rebuild(ctx context.Context, opts RebuildOptions) (Rebuilt, e
 			done.Leases = append(done.Leases, entry.Key)
 		}
 	}
+	if err := kvstore.CheckRebuild(b.conn.JetStream(), opts.Size, floor); err != nil {
+		return done, err
+	}
 	if _, err := kvstore.DeleteBucketIfExists(ctx, b.conn.JetStream(), b.bucket.Name()); err != nil {
 		return done, fmt.Errorf("rebuild: %w", err)
 	}

@@ -36,6 +36,36 @@ func TestOnThreeServers(t *testing.T) {
 	t.Run("replicas are raised and never lowered", func(t *testing.T) { replicasAreRaised(t, c) })
 	t.Run("replicas that cannot be placed", func(t *testing.T) { replicasThatCannotBePlaced(t, c) })
 	t.Run("sync bucket over a change of leader", func(t *testing.T) { changeOfLeader(t, c) })
+	t.Run("sync bucket is rebuilt", func(t *testing.T) { rebuiltOnThree(t, c) }) // the last: it deletes it
+}
+
+func rebuiltOnThree(t *testing.T, c *testkit.Cluster) {
+	_, js0 := c.Connect(t, 0)
+	_, js1 := c.Connect(t, 1)
+	require.ErrorIs(t, kvstore.CheckRebuild(js0, clustersize.Size{}, 0), clustersize.ErrUndeclared)
+	live := kvstore.OpenSyncBucket(js1, kvstore.WithSize(size(t, 3)))
+	lease := kvsync.NewLease(live, "rebuilt", "n1", time.Minute)
+	before, err := lease.Lock(t.Context())
+	require.NoError(t, err)
+	lost := lease.Lost()
+	_, err = kvstore.DeleteBucketIfExists(t.Context(), js0, kvstore.SyncBucket)
+	require.NoError(t, err)
+	lease.Unlock(t.Context(), before)
+	<-lost
+	_, err = lease.TryLock(t.Context())
+	require.Error(t, err, "never made by itself")
+	seen, _ := live.Seen()
+	first, err := kvstore.RebuildSync(t.Context(), js0, size(t, 3), seen.High)
+	require.NoError(t, err)
+	require.Equal(t, 3, streamConfig(t, js0, kvstore.SyncBucket).Replicas)
+	testkit.Eventually(t, 15*time.Second, func() (bool, string) {
+		after, err := lease.TryLock(t.Context())
+		if err != nil {
+			return false, err.Error()
+		}
+		lease.Unlock(t.Context(), after)
+		return after.Generation > before.Generation && after.Generation > first, after.String()
+	})
 }
 
 func undeclaredSize(t *testing.T, c *testkit.Cluster) {

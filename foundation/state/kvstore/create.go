@@ -71,26 +71,42 @@ func (b *Bucket) replicas() (int, error) {
 // nobody can have reached honestly must not use up the sequences of the rebuilt bucket.
 const highestFirst = 1 << 53
 
-// RebuildSync makes the sync bucket, which must not exist, with a first sequence above a number and above
-// every one that time alone would give. It returns the first sequence.
-func RebuildSync(ctx context.Context, js jetstream.JetStream, size clustersize.Size, above uint64) (uint64, error) {
+// CheckRebuild says what would keep RebuildSync from making the bucket, apart from the server: ask it
+// before the old one is deleted.
+func CheckRebuild(js jetstream.JetStream, size clustersize.Size, above uint64) error {
+	_, err := rebuiltConfig(js, size, above)
+	return err
+}
+
+func rebuiltConfig(js jetstream.JetStream, size clustersize.Size, above uint64) (jetstream.StreamConfig, error) {
 	b := OpenSyncBucket(js, WithSize(size))
 	if above >= highestFirst {
-		return 0, fmt.Errorf("rebuild %s: nothing can be made above sequence %d, the highest allowed is %d", b.name, above, uint64(highestFirst))
+		return jetstream.StreamConfig{}, fmt.Errorf("rebuild %s: nothing can be made above sequence %d, the highest allowed is %d", b.name, above, uint64(highestFirst))
 	}
 	replicas, err := b.replicas()
 	if err != nil {
-		return 0, err
+		return jetstream.StreamConfig{}, err
 	}
 	cfg := natskv.StreamConfig(b.name, replicas)
 	cfg.FirstSeq = max(uint64(time.Now().UnixMicro()), above+1)
+	return cfg, nil
+}
+
+// RebuildSync makes the sync bucket, which must not exist, with a first sequence above a number and above
+// every one that time alone would give. It returns the first sequence.
+func RebuildSync(ctx context.Context, js jetstream.JetStream, size clustersize.Size, above uint64) (uint64, error) {
+	cfg, err := rebuiltConfig(js, size, above)
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if _, err := js.CreateStream(ctx, cfg); err != nil {
-		return 0, fmt.Errorf("rebuild %s: %w", b.name, err)
+		return 0, fmt.Errorf("rebuild %s: %w", SyncBucket, err)
 	}
+	b := OpenSyncBucket(js, WithSize(size))
 	if err := b.awaitInterest(ctx); err != nil {
-		return 0, fmt.Errorf("rebuild %s: %w", b.name, err)
+		return 0, fmt.Errorf("rebuild %s: %w", SyncBucket, err)
 	}
 	_, err = b.open(ctx) // stamps the schema version
 	return cfg.FirstSeq, err

@@ -24,6 +24,7 @@ type options struct {
 	name   string
 	route  int
 	peers  string
+	http   int
 }
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&o.name, "name", "natsd", "name of the server, different for each one of a cluster")
 	flag.IntVar(&o.route, "route", 0, "port on 127.0.0.1 for the other servers of a cluster; 0 makes no cluster")
 	flag.StringVar(&o.peers, "peers", "", "route ports of all servers of the cluster, with commas between them")
+	flag.IntVar(&o.http, "monitor", 0, "port on 127.0.0.1 of NATS's monitoring, such as /healthz; 0 has none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -49,7 +51,7 @@ func run(ctx context.Context, o options) error {
 	}
 	opts := &server.Options{
 		ServerName: o.name, Host: "127.0.0.1", Port: o.port, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: o.dir, SyncAlways: o.synced,
+		JetStream: true, StoreDir: o.dir, SyncAlways: o.synced, HTTPHost: "127.0.0.1", HTTPPort: o.http,
 	}
 	if o.route > 0 {
 		opts.Cluster = server.ClusterOpts{Name: "natsd", Host: "127.0.0.1", Port: o.route}

@@ -3,10 +3,10 @@ package locks
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mulgadc/spinifex/foundation/lifecycle/election"
 	"github.com/mulgadc/spinifex/foundation/state/clustersize"
 	"github.com/mulgadc/spinifex/foundation/state/kvstore"
 	"github.com/mulgadc/spinifex/foundation/state/kvsync"
@@ -44,65 +45,123 @@ func streamLeader(ctx context.Context, js jetstream.JetStream, servers []*natsSe
 	return leader, current == len(servers)-1, nil
 }
 
+// outages is told what happens to leases and measures how long none of them was renewed.
+type outages struct {
+	mu sync.Mutex
+	// Everything below is protected by mu.
+	renewed time.Time     // the last renewal
+	longest time.Duration // without one, since the last call of begin
+	losses  int
+}
+
+// Record implements kvsync.Recorder.
+func (o *outages) Record(e kvsync.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch e.Kind {
+	case kvsync.EventLost:
+		o.losses++
+	case kvsync.EventRenewed:
+		now := time.Now()
+		o.longest = max(o.longest, now.Sub(o.renewed))
+		o.renewed = now
+	}
+}
+
+func (o *outages) lastRenewal() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.renewed
+}
+
+// begin counts from now on.
+func (o *outages) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.renewed, o.longest, o.losses = time.Now(), 0, 0
+}
+
+// end returns what there was since begin.
+func (o *outages) end() (longest time.Duration, losses int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.longest, o.losses
+}
+
 // TestLeasesOutliveTheLeadersOfTheirStream holds 50 leases at the default time to live and kills the server
-// that leads their stream, again and again.
+// that leads their stream, again and again, each time after all servers are well. NATS elects another in 4 to
+// 9 s, and needs that long once more when the first candidate does not win, which is rare: a lease outlives
+// what is shorter than V-R, and nothing longer.
 func TestLeasesOutliveTheLeadersOfTheirStream(t *testing.T) {
 	t.Parallel()
 	const leases, ttl = 50, 20 * time.Second
+	const outlived = ttl*2/3 - ttl/6
 	servers := startServers(t, 3)
 	js := connect(t, servers...)
 	size, err := clustersize.Declare(3)
 	require.NoError(t, err)
-	bucket := kvstore.OpenSyncBucket(js, kvstore.WithSize(size))
+	var seen outages
+	bucket := kvstore.OpenSyncBucket(js, kvstore.WithSize(size), kvstore.WithRecorder(&seen))
 	testkit.Eventually(t, time.Minute, func() (bool, string) {
 		_, err := bucket.KV(t.Context())
 		return err == nil, fmt.Sprint(err)
 	})
-	var losses atomic.Int32
-	var held sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(held.Wait)
-	t.Cleanup(cancel)
-	all := make([]*kvsync.Lease, leases)
-	for i := range all {
-		all[i] = kvsync.NewLease(bucket, fmt.Sprintf("e2e.k%d", i), "test/e2e", ttl)
-		tok, err := all[i].Lock(ctx)
-		require.NoError(t, err)
-		lost := all[i].Lost()
-		held.Go(func() {
-			select {
-			case <-lost:
-				losses.Add(1)
-			case <-ctx.Done():
-				all[i].Unlock(context.WithoutCancel(ctx), tok)
-			}
-		})
-	}
-	least := ttl
+	all := holdAll(t, bucket, leases, ttl)
+	short, long, lostShort, lostLong := 0, 0, 0, 0
 	for range *kills {
 		leader := -1
 		testkit.Eventually(t, 2*time.Minute, func() (bool, string) {
 			at, ready, err := streamLeader(t.Context(), js, servers)
 			leader = at
-			return err == nil && ready && at >= 0, fmt.Sprint(at, ready, err)
+			held := 0
+			for _, l := range all {
+				if l.ValidFor() > outlived {
+					held++
+				}
+			}
+			ready = ready && !slices.ContainsFunc(servers, func(s *natsServer) bool { return !s.healthy() })
+			return err == nil && ready && at >= 0 && held == leases, fmt.Sprint(at, ready, err, held, " freshly renewed")
 		})
+		seen.begin()
 		killed := time.Now()
 		servers[leader].kill()
 		testkit.Eventually(t, 2*time.Minute, func() (bool, string) {
-			for _, l := range all {
-				least = min(least, l.ValidFor())
-			}
 			at, _, err := streamLeader(t.Context(), js, servers)
-			return err == nil && at >= 0 && at != leader, fmt.Sprint(at, err)
+			return err == nil && at >= 0 && at != leader && seen.lastRenewal().Sub(killed) > time.Second, fmt.Sprint(at, err)
 		})
-		t.Logf("another server leads %.1f s after the kill", time.Since(killed).Seconds())
 		servers[leader].start()
+		outage, lost := seen.end()
+		if outage < outlived {
+			short, lostShort = short+1, lostShort+lost
+		} else {
+			long, lostLong = long+1, lostLong+lost
+		}
+		t.Logf("%.1f s without a renewal, %d leases lost", outage.Seconds(), lost)
 	}
-	for _, l := range all {
-		least = min(least, l.ValidFor())
+	t.Logf("%d leases at %v: %d kills with less than %v without a renewal, %d lost; %d kills with more, %d lost",
+		leases, ttl, short, outlived, lostShort, long, lostLong)
+	assert.Zero(t, lostShort)
+	assert.LessOrEqual(t, long, *kills/10, "elections that took two rounds")
+}
+
+// holdAll holds leases until the end of the test, and acquires again what is lost.
+func holdAll(t *testing.T, bucket *kvstore.Bucket, n int, ttl time.Duration) []*kvsync.Lease {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var holding sync.WaitGroup
+	t.Cleanup(holding.Wait)
+	t.Cleanup(cancel)
+	all := make([]*kvsync.Lease, n)
+	for i := range all {
+		all[i] = kvsync.NewLease(bucket, fmt.Sprintf("e2e.k%d", i), "test/e2e", ttl)
+		holding.Go(func() {
+			_ = election.Lead(ctx, all[i], slog.New(slog.DiscardHandler), func(ctx context.Context, _ kvsync.Token) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		})
 	}
-	t.Logf("%d kills, %d leases at %v, %d lost, least validity seen %.1f s", *kills, leases, ttl, losses.Load(), least.Seconds())
-	require.Zero(t, losses.Load())
+	return all
 }
 
 // TestAKilledHolderIsReplacedAfterItsTimeToLive kills the processes that hold leases, all at once.

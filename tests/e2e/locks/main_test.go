@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,8 +46,10 @@ type natsServer struct {
 	name string
 	dir  string
 	port int
-	args []string
-	proc *process.Process
+	// monitor is the port of the server's own judgement of its health.
+	monitor int
+	args    []string
+	proc    *process.Process
 }
 
 func (s *natsServer) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.port) }
@@ -55,13 +58,25 @@ func (s *natsServer) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.
 func (s *natsServer) start() {
 	s.t.Helper()
 	proc, err := process.Start(process.Options{Path: natsd, Args: append([]string{
-		"-dir", s.dir, "-port", strconv.Itoa(s.port), "-name", s.name,
+		"-dir", s.dir, "-port", strconv.Itoa(s.port), "-name", s.name, "-monitor", strconv.Itoa(s.monitor),
 	}, s.args...)})
 	require.NoError(s.t, err)
 	s.proc = proc
 	testkit.Eventually(s.t, 30*time.Second, func() (bool, string) {
 		return strings.HasPrefix(proc.Output(), "ready "), proc.Output()
 	})
+}
+
+// healthy reports whether the server takes part in everything that is replicated on it, with all of its data: a
+// leader takes a peer that has been away for a moment for one that is up to date.
+func (s *natsServer) healthy() bool {
+	client := &http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", s.monitor))
+	if err != nil {
+		return false
+	}
+	defer client.CloseIdleConnections()
+	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
 func (s *natsServer) kill() {
@@ -72,14 +87,14 @@ func (s *natsServer) kill() {
 // startServers starts n NATS servers, a cluster when there are several.
 func startServers(t *testing.T, n int) []*natsServer {
 	t.Helper()
-	ports := testkit.FreePorts(t, 2*n)
+	ports := testkit.FreePorts(t, 3*n)
 	var routes []string
-	for _, port := range ports[n:] {
+	for _, port := range ports[n : 2*n] {
 		routes = append(routes, strconv.Itoa(port))
 	}
 	var servers []*natsServer
 	for i := range n {
-		s := &natsServer{t: t, name: fmt.Sprintf("s%d", i+1), dir: filepath.Join(t.TempDir(), "nats"), port: ports[i]}
+		s := &natsServer{t: t, name: fmt.Sprintf("s%d", i+1), dir: filepath.Join(t.TempDir(), "nats"), port: ports[i], monitor: ports[2*n+i]}
 		if n > 1 {
 			s.args = []string{"-route", routes[i], "-peers", strings.Join(routes, ",")}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -26,13 +25,17 @@ func class(key string) string {
 	return key
 }
 
+// hashOf is FNV-1a of the parts.
 func hashOf(parts ...string) uint64 {
-	h := fnv.New64a()
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
 	for _, p := range parts {
-		_, _ = h.Write([]byte(p))
-		_, _ = h.Write([]byte{0})
+		for i := range len(p) {
+			h = (h ^ uint64(p[i])) * prime
+		}
+		h = h * prime
 	}
-	return h.Sum64()
+	return h
 }
 
 // wireRecord is what the checker reads of a stored record.

@@ -53,7 +53,7 @@ func (s *totals) found() int {
 // simulate runs schedules on every processor until there are n of them, or enough violations.
 func simulate(t *testing.T, p kvsynctest.Profile, first uint64, n, enough int) *totals {
 	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	sum := &totals{violations: map[uint64]string{}}
 	seeds := make(chan uint64, n)
 	for i := range n {

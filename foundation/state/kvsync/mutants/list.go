@@ -4,7 +4,7 @@ import "slices"
 
 // mutants are the planted bugs: each takes away a rule that somebody might take for superfluous.
 func mutants() []mutant {
-	return slices.Concat(contending(), holding(), releasing(), electing(), claiming(), grouping())
+	return slices.Concat(contending(), holding(), releasing(), electing(), claiming(), grouping(), reported())
 }
 
 func contending() []mutant {
@@ -326,6 +326,52 @@ func grouping() []mutant {
 			name: "who is forgotten meanwhile keeps the key", file: "lease.go",
 			old: "err == nil && dead {", new: "err == nil && dead && false {",
 			killer: "TestForgetEndsATryLockUnderWayAndAWaiter",
+		},
+	}
+}
+
+// reported are planted bugs that failures reported in public are checked with.
+func reported() []mutant {
+	return []mutant{
+		{
+			name: "terms of hundreds of contenders overlap", file: "acquire.go",
+			old: "now.Sub(obs.since) < max(c.ttl, obs.ttl)", new: "now.Sub(obs.since) < max(c.ttl, obs.ttl)/2",
+			killer: "TestL02HundredsOfContenders",
+		},
+		{
+			name: "onLost is called without a term", file: "election.go",
+			old: "case ctx.Err() != nil:\n\t\t\treturn\n\t\tcase lease.forgotten():", new: "case ctx.Err() != nil:\n\t\t\tcallLost(lease, onLost)\n\t\t\treturn\n\t\tcase lease.forgotten():",
+			killer: "TestL09CancelledBeforeItLed",
+		},
+		{
+			name: "a time to live of zero is taken", file: "lease.go",
+			old: "if ttl <= 0 {", new: "if ttl < 0 {",
+			killer: "TestL10OnlyTCanBeChosen",
+		},
+		{
+			name: "a waiter does not hear that it is forgotten", file: "campaign.go",
+			old: "case <-l.gone:", new: "case <-make(chan struct{}):",
+			killer: "TestL11WaiterOutlivesItsSession",
+		},
+		{
+			name: "a watch that is opened again restarts the observation", file: "campaign.go",
+			old: "if u.Rev == l.obs.rev && !l.obs.since.IsZero() {", new: "if u.Rev == l.obs.rev && l.obs.since.IsZero() {",
+			killer: "TestL13StoreLeaderChanges",
+		},
+		{
+			name: "a lease stays busy after it was acquired", file: "lease.go",
+			old: "l.busy = false\n", new: "l.busy = l.acq != nil\n",
+			killer: "TestL15StuckAlreadyHeld",
+		},
+		{
+			name: "a ghost blocks its maker", file: "acquire.go",
+			old: `rec.Nonce != "" && slices.Contains(c.ghosts, rec.Nonce)`, new: "false",
+			killer: "TestL17Ghosts",
+		},
+		{
+			name: "a refusal over nothing costs a renewal", file: "keeper.go",
+			old: "if k.quick >= quickRetries {", new: "if k.quick >= 0*quickRetries {",
+			killer: "TestL20RefusedAtTheRightRevision",
 		},
 	}
 }

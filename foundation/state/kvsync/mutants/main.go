@@ -130,7 +130,7 @@ func plant(ctx context.Context, root, dir string, i int, m mutant) error {
 	); err != nil {
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
-	const limit = "180s"
+	const limit = "60s"
 	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-timeout", limit, "-overlay", overlay,
 		"-run", "^"+m.killer+"$", "./"+filepath.Join(packageDir, m.in))
 	cmd.Dir = root

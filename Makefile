@@ -52,6 +52,9 @@ soak: go-present ## The long forms of the tests of locks with real processes (ab
 	@scripts/apt-install test
 	$(GO) test -count=1 -timeout 2h -v -run 'Leases|Holder' ./tests/e2e/locks -args -kills=100 -holders=96
 
+mutants: go-present ## Plant each known bug in the locks and see the named test kill it (about 6 minutes)
+	$(GO) run ./foundation/state/kvsync/mutants
+
 bench: go-present ## Measure locks against a raw CAS and etcd, DNS against nsd (OUT=bench/results keeps the pages)
 	@scripts/apt-install test
 	@scripts/apt-install bench

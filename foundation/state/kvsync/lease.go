@@ -79,7 +79,7 @@ type observation struct {
 }
 
 // NewLease makes the lease of key for holder with time to live ttl. It does no I/O. It panics on a
-// wiring error: a nil store, an empty holder, a ttl below 24 ns, a key that the store cannot take or that is
+// wiring error: a nil store, an empty holder, a ttl that is not positive, a key that the store cannot take or that is
 // already constructed against this store value.
 func NewLease(store KVStore, key, holder string, ttl time.Duration) *Lease {
 	mustStore(store)

@@ -4,7 +4,7 @@ SHELL       := bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test check lint e2e soak bench generate fmt go-present
+.PHONY: help run build test check lint e2e soak mutants bench generate fmt go-present
 
 GO         ?= go
 ARGS       ?=
